@@ -9,6 +9,8 @@ const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
 export interface ServiceAccountAccess extends AccessFile {
   /** @throws CodedError if the Pod has no service account token. */
   namespace(): string;
+  /** Returns the account's name and UID according to its token; undefined if the token does not contain them. */
+  account(): { readonly name: string; readonly uid: string } | undefined;
 }
 
 /** A Pod's own access to the API server: the service account's token, read again as it is renewed, and the cluster's CA.
@@ -36,6 +38,7 @@ export function serviceAccount(
         );
       }
     },
+    account: () => accountOf(`${dir}/token`),
     read() {
       if (!URL.canParse(server))
         throw new CodedError(
@@ -49,4 +52,21 @@ export function serviceAccount(
       };
     },
   };
+}
+
+/** Reads the private claims of a service account token, which it does not verify.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims */
+function accountOf(tokenFile: string): { readonly name: string; readonly uid: string } | undefined {
+  try {
+    const payload = readFileSync(tokenFile, "utf8").split(".")[1] ?? "";
+    const claims = JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as TokenClaims;
+    const { name, uid } = claims["kubernetes.io"]?.serviceaccount ?? {};
+    return typeof name === "string" && typeof uid === "string" ? { name, uid } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+interface TokenClaims {
+  readonly "kubernetes.io"?: { readonly serviceaccount?: { readonly name?: unknown; readonly uid?: unknown } };
 }

@@ -106,7 +106,11 @@ async function listObjects(
   try {
     const objects = await listAll<GraftedNode>(client, graftedNodePath(namespace), {}, until);
     const pools = await listAll<GraftedNodePool>(client, poolPath(namespace), {}, until);
-    return { objects, pools: new Map(pools.map((pool) => [pool.metadata.name, pool])) };
+    // Static objects show nodes of the configuration, which are examined as such.
+    return {
+      objects: objects.filter(({ spec }) => !spec.static),
+      pools: new Map(pools.map((pool) => [pool.metadata.name, pool])),
+    };
   } catch (error) {
     if (signal.aborted) throw error;
     if (hasCode(error, "not_found"))

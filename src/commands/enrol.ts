@@ -71,7 +71,12 @@ async function enrollingObject(
 ): Promise<GraftedNode> {
   try {
     const object = await client.get<GraftedNode>(graftedNodePath(namespace, nodeName), { signal });
-    const { poolRef } = object.spec;
+    const { poolRef, static: configured } = object.spec;
+    if (configured)
+      throw new CodedError(
+        "failed_precondition",
+        `GraftedNode ${nodeName}: the node is in nodes of release ${configured.release}: add the machine's key to authorized_keys of the login's Secret, or remove the node from the values`,
+      );
     const pool = poolRef && (await client.get<GraftedNodePool>(poolPath(namespace, poolRef.name), { signal }));
     const whole = withDefaults(object, pool);
     const { reverse } = whole.spec.ssh;

@@ -5,7 +5,7 @@ import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import { flagValues } from "./flag-values.ts";
 import { parseEnrol } from "./enrol-command.ts";
-import { fleetOfPod, readFleet } from "./fleet-configuration.ts";
+import { fleetOfPod, readFleet, readNodeObjects } from "./fleet-configuration.ts";
 import { nodeWarnings, pageFrom, readGraftletConfiguration, readNodes } from "./graftlet-configuration.ts";
 import {
   doctorHelpText,
@@ -274,6 +274,7 @@ function severalNodes(
     kind: "run",
     nodes: withCredentialProviders(io, options, nodes),
     fleet: readFleet(io, path, shared, options),
+    nodeObjects: readNodeObjects(io, path, shared),
     several: true,
     health,
     page,

@@ -82,6 +82,23 @@ export function readFleet(
   };
 }
 
+const nodeObjectsFields = { release: field(text, "") } satisfies Shape;
+
+/** Decodes the `nodeObjects` of a GraftletConfiguration; undefined if it has none, and its nodes are not shown as objects.
+ *  @throws CodedError invalid_argument, one sentence */
+export function readNodeObjects(
+  io: ConfigIo,
+  path: string,
+  shared: SharedSettings,
+): { readonly release: string } | undefined {
+  if (!shared.nodeObjects) return undefined;
+  const { release } = decode(nodeObjectsFields, shared.nodeObjects, { file: path, path: "nodeObjects" });
+  if (release === "") throw refuse(`${path}: nodeObjects.release`, undefined, "is not given; name the Helm release");
+  if (!io.env["KUBERNETES_SERVICE_HOST"])
+    throw refuse(`${path}: nodeObjects`, release, "needs graftlet to run in a Pod; omit it elsewhere");
+  return { release };
+}
+
 /** Reads the fleet from the file of --nodes, in a Pod that uses its service account; undefined elsewhere.
  *  @param known what the nodes of that file share, if it has been read already.
  *  @throws CodedError invalid_argument, one sentence */

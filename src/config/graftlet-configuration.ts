@@ -42,6 +42,7 @@ const graftletConfigurationKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "
 const sharedFields = {
   nodes: field(groups("a list of nodes, each with a name"), []),
   fleet: optional(group),
+  nodeObjects: optional(group),
   certificateSecret: field(text, ""),
   kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
   kubeletService: field(text, ""),

@@ -13,6 +13,8 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       /** Machines that are objects of the cluster. */
       readonly fleet?: FleetConfig | undefined;
+      /** The Helm release that shows its nodes as objects of the cluster; undefined if they are not shown. */
+      readonly nodeObjects?: { readonly release: string } | undefined;
       readonly logging: Logging;
       /** The values of all flags, by flag. */
       readonly flags: TextMap;

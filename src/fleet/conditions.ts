@@ -12,6 +12,8 @@ export interface Cause {
 
 /** What is known about a machine and its node. */
 export interface MemberState {
+  /** The release in whose configuration the node is; undefined if the object configures it. */
+  readonly staticIn: string | undefined;
   /** Why the object cannot be served as it is; undefined if it can. */
   readonly refused: Cause | undefined;
   /** Why the machine is not served now although it could be: it is paused, inactive, or leaving the cluster. */
@@ -91,7 +93,9 @@ function unknown(reason: string, message: string): Verdict {
   return { status: "Unknown", reason, message };
 }
 
-function accepted({ refused }: MemberState): Verdict {
+function accepted({ refused, staticIn }: MemberState): Verdict {
+  if (staticIn !== undefined)
+    return yes("Static", `the node is configured in the values of release ${staticIn}, not in this object`);
   return refused ? no(refused) : yes("Valid", "the specification can be served");
 }
 

@@ -58,7 +58,8 @@ async function listOwn(
 ): Promise<readonly GraftedNode[]> {
   try {
     const all = await listAll<GraftedNode>(client, graftedNodePath(namespace), {}, signal);
-    return all.filter(({ metadata: { name } }) => mayHave(name));
+    // A static object is deleted with the release, and created again while graftlet runs.
+    return all.filter(({ metadata: { name }, spec }) => !spec.static && mayHave(name));
   } catch (error) {
     if (hasCode(error, "not_found")) return [];
     throw error;

@@ -30,6 +30,8 @@ export interface FleetDeps
   readonly namespace: string;
   /** Ports that other listeners of the process use. */
   readonly usedPorts: readonly number[];
+  /** True for the name of a node of the process's configuration, which no object configures. */
+  isConfigured(name: string): boolean;
   /** Adds a node to the process's reports, until the result is disposed. */
   addNode(name: string): Disposable & { readonly report: ReportedNode & NodeReporter; readonly log: Logger };
   /** Returns the listeners at which machines enrol. */
@@ -100,6 +102,7 @@ export function createFleet(deps: FleetDeps): Runnable {
     effective,
     onGone: protection.check,
   });
+  const isServed = ({ metadata, spec }: GraftedNode) => !spec.static && !deps.isConfigured(metadata.name);
   const enrolment = enrolmentServices({ ...deps, events, object: members.completed, secret });
   return {
     name: "fleet",
@@ -107,7 +110,7 @@ export function createFleet(deps: FleetDeps): Runnable {
       const objects = reflectorOf<GraftedNode>(deps, graftedNodePath(namespace), {
         replace(all) {
           decide();
-          members.replace(all, signal);
+          members.replace(all.filter(isServed), signal);
           isListed = true;
           protection.check();
           deps.onListed();
@@ -115,11 +118,11 @@ export function createFleet(deps: FleetDeps): Runnable {
         changed(object, type) {
           const isStatus = type === "modified" && members.needsSame(object);
           (isStatus ? pools.statusChanged : decide)();
-          members.follow(object, type, signal);
+          members.follow(object, isServed(object) ? type : "deleted", signal);
           if (!isStatus) protection.check();
         },
       });
-      listed = objects.list;
+      listed = () => objects.list().filter(isServed);
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
       const last = afterOthers([secrets, pools], objects);
       await runGroup([secrets, protection, events, ...pools.running, ...enrolment, last], signal);

@@ -8,6 +8,8 @@ export interface GraftedNode {
 }
 
 export interface GraftedNodeSpec {
+  /** Set if the node is in the configuration of a release, which decides everything about it: the object only shows it. */
+  readonly static?: { readonly release: string; readonly provider: string };
   /** The pool that provides defaults, and decides whether the machine is active. */
   readonly poolRef?: { readonly name: string };
   readonly ssh: SshLoginSpec & {
@@ -93,6 +95,9 @@ export interface FleetCondition {
 export const leaveFinalizer = "graftlet.dev/leave";
 /** Annotation of a deleted object: graftlet does not wait for its machine. The value is the reason. */
 export const forceLeaveAnnotation = "graftlet.dev/force-leave";
+
+/** Label of the objects that show nodes of a release's configuration. Its value is the release. */
+export const staticLabel = "graftlet.dev/static";
 
 /** Annotation with the ID of a machine that may replace the previous one. */
 const acceptMachineAnnotation = "graftlet.dev/accept-machine";

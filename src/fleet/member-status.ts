@@ -82,7 +82,8 @@ function statusOf({
   now,
 }: StatusInput & { readonly report: ReportedNode; readonly now: number }): GraftedNodeStatus {
   const node = report.introspection()?.node();
-  const state = { refused, stopped, progress: report.progress(), link: report.link(), node };
+  const staticIn = object.spec.static?.release;
+  const state = { staticIn, refused, stopped, progress: report.progress(), link: report.link(), node };
   const { generation } = object.metadata;
   return {
     ...(generation !== undefined && { observedGeneration: generation }),

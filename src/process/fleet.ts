@@ -21,6 +21,8 @@ export interface FleetRunDeps {
   readonly common: Omit<NodeRun, "config" | "report">;
   /** Ports of the process's own listeners. */
   readonly usedPorts: readonly number[];
+  /** Names of the nodes of the configuration. */
+  readonly configured: ReadonlySet<string>;
   readonly reported: Pick<ReturnType<typeof createReportedNodes>, "add">;
   readonly cleanMachine: LeavingDeps["clean"];
   readonly enrolments: FleetDeps["enrolments"];
@@ -36,7 +38,7 @@ const listName = "the list of GraftedNodes";
 /** Creates the service that serves the GraftedNodes of the Pod's namespace, with the Pod's service account.
  *  @throws CodedError, one sentence, if there is no service account. */
 export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
-  const { common, fleet, usedPorts, reported, cleanMachine } = deps;
+  const { common, fleet, usedPorts, configured, reported, cleanMachine } = deps;
   const { clock, log, env, readiness } = common;
   const access = serviceAccount(env);
   if (!access)
@@ -52,6 +54,7 @@ export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
     namespace,
     usedPorts,
     addresses: ownAddresses,
+    isConfigured: (name) => configured.has(name),
     addNode(name) {
       readiness.expect(name);
       const report = reported.add(name, "ssh");

@@ -16,6 +16,7 @@ import { processReport, createStatusSocket } from "./status-socket.ts";
 import { createUnhandledErrorHandler } from "./unhandled-errors.ts";
 import { notifyServiceManager } from "./service-manager.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
+import { createStaticNodesRun } from "./static-nodes.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import { createProfiles } from "../server/profiler.ts";
 import { createUnauthenticatedConnections, processConnectionLimits } from "../server/unauthenticated-connections.ts";
@@ -69,9 +70,10 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     clock,
   };
   const reported = createReportedNodes(page && notes.event);
-  const runs = nodes.map((config): NodeRun => {
+  const runs = nodes.map((config) => {
     const { nodeName, provider } = config;
-    return { ...common, config, log: log.child({ node: nodeName }), report: reported.add(nodeName, provider) };
+    const report = reported.add(nodeName, provider);
+    return { ...common, config, log: log.child({ node: nodeName }), report } satisfies NodeRun;
   });
   const reports: Reports = { ...reported, notes };
   await using stack = new AsyncDisposableStack();
@@ -83,9 +85,12 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
         fleet: options.fleet,
         common: { ...common, log },
         usedPorts: usedPorts(options),
+        configured: new Set(names),
         reported,
       }),
     );
+  const shown =
+    options.nodeObjects && stack.use(createStaticNodesRun({ ...options.nodeObjects, nodes: runs, env, clock, log }));
   const processState = processReport(reports, clock);
   const status = options.statusSocket
     ? [createStatusSocket({ path: options.statusSocket, report: processState, log })]
@@ -95,7 +100,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const all: Runnable = {
     name: "nodes",
     async run(stop) {
-      const served = fleet?.run(stop);
+      const served = Promise.all([fleet?.run(stop), shown?.run(stop)]);
       ends = await Promise.all(runs.map((run) => runNode(run, stop)));
       await served;
       over.abort();

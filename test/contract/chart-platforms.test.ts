@@ -42,6 +42,20 @@ describe("the chart on platforms that differ from Kubernetes' own", { timeout: 3
     assert.ok(!text.includes("kubernetes.io/kubelet-serving"));
   });
 
+  test("on k3s and RKE2 nodes open the tunnels of the API servers, unless that is switched off", async () => {
+    const tunnel = async (...set: readonly string[]) => {
+      const text = await rendered("one-over-ssh", ...set.map((value) => `--set=${value}`));
+      const kind = /^ *egressTunnel: "(.*)"$/m.exec(text)?.[1];
+      // The account watches the API servers' addresses in the namespace default.
+      return [kind, /kind: Role\nmetadata:\n {2}name: \S+\n {2}namespace: default/.test(text)];
+    };
+    assert.deepEqual(await tunnel("platform=k3s"), ["k3s", true]);
+    assert.deepEqual(await tunnel("platform=rke2"), ["rke2", true]);
+    assert.deepEqual(await tunnel("platform=k3s", "egressTunnel=none"), ["none", false]);
+    for (const platform of ["aks", "gke", ""])
+      assert.deepEqual(await tunnel(`platform=${platform}`), [undefined, false], platform);
+  });
+
   test("on OpenShift the Pod sets no user or group", async () => {
     const deployment = objectsIn(await rendered("openshift")).find(({ kind }) => kind === "Deployment");
     const { securityContext } = (deployment && podOf(deployment)?.spec) ?? {};

@@ -69,6 +69,8 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
       { timeoutMs: 60_000, explain },
     );
 
+  const helmTest = () => lab.helm(["test", release.name, inNamespace, "--logs", "--timeout=120s"]);
+
   before(async () => {
     lab = await startHelmLab("fleet", { say: (line) => console.error(line) });
     ({ log } = releaseOf(lab));
@@ -165,6 +167,12 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.equal(await session.ended(), 0);
   });
 
+  test("helm test runs a pod on each machine that is Ready", async () => {
+    const { code, stdout, stderr } = await helmTest();
+    assert.equal(code, 0, `${stdout}${stderr}`);
+    assert.match(stdout, /node edge-1: a pod ran there, and its log came back/);
+  });
+
   test("an object that cannot be served says why, and is served once that is fixed", async () => {
     const { cluster } = lab;
     const missing = { secretRef: { name: "later" } };
@@ -205,6 +213,13 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await untilSays("edge-4", "Accepted", "NameTaken");
     await cluster.mustKubectl(["delete", "gn", "edge-4", inNamespace, "--timeout=20s"]);
     assert.notEqual(await cluster.get<Node>("node", "edge-4"), undefined);
+  });
+
+  test("helm test fails while an object is not Ready that should be, and says which", async () => {
+    const { code, stdout, stderr } = await helmTest();
+    assert.notEqual(code, 0);
+    assert.match(`${stdout}${stderr}`, /GraftedNode edge-3: not Ready: InvalidConfiguration: /);
+    assert.match(`${stdout}${stderr}`, /node edge-1: a pod ran there, and its log came back/);
   });
 
   test("a pool sets defaults for its members, and kubectl scale sets how many of them are nodes", async () => {
@@ -280,6 +295,35 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     const { containerID, restartCount } = (await container()) ?? {};
     assert.deepEqual([containerID, restartCount], [before?.containerID, before?.restartCount]);
   }
+
+  test("kubectl apply and an upgrade turn a node of the values into an object, without disturbing its pods", async () => {
+    const { cluster, mustHelm } = lab;
+    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}"];
+    const upgrade = (...more: readonly string[]) =>
+      mustHelm(["upgrade", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values, ...more]);
+    const { ssh, kubeletConfiguration } = machine("edge-7").spec;
+    const login = { host: ssh.host, port: ssh.port, existingSecret: release.secret, network: "isolated" };
+    await upgrade(`--set-json=nodes=${JSON.stringify({ "edge-7": { ssh: login, kubeletConfiguration } })}`);
+    await untilReady("edge-7");
+    assert.equal((await condition("edge-7", "Accepted"))?.reason, "Static");
+    await cluster.apply(parrotOn("edge-7"));
+    await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-7", "--timeout=55s"]);
+    const state = async () => {
+      const container = (await cluster.get<Pod>("pod", "on-edge-7"))?.status?.containerStatuses?.[0];
+      return [(await cluster.get<Node>("node", "edge-7"))?.metadata.uid, container?.containerID];
+    };
+    const before = await state();
+
+    await cluster.apply(machine("edge-7"));
+    assert.equal((await condition("edge-7", "Accepted"))?.reason, "Static");
+    await upgrade("--set-json=nodes={}");
+    await untilSays("edge-7", "Accepted", "Valid");
+    await untilReady("edge-7");
+    assert.deepEqual(await state(), before);
+    assert.deepEqual((await object("edge-7"))?.metadata.ownerReferences, undefined);
+    await cluster.mustKubectl(["delete", "gn", "edge-7", inNamespace, "--timeout=120s"], { timeoutMs: 130_000 });
+    assert.equal(await cluster.get<Node>("node", "edge-7"), undefined);
+  });
 
   test("deleting an object whose machine is off completes with the force annotation", async () => {
     const { cluster, edge } = lab;

@@ -127,12 +127,19 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
       async () => (await edge.node())?.spec?.taints?.some(({ key }) => key === "graftlet.dev/target"),
       { explain: edge.log },
     );
+    // So is the object of a node that is no longer in the values deleted by the next one.
+    await leaveStaticObject(lab);
     // A label of the node's own is put right by the next graftlet.
     await lab.cluster.mustKubectl(["label", "node", accountNode, "kubernetes.io/arch-"]);
     await lab.cluster.mustKubectl(["rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace]);
     await lab.cluster.waitFor(
       "the node's label",
       async () => (await edge.node(accountNode))?.metadata.labels?.["kubernetes.io/arch"],
+      { explain: edge.log },
+    );
+    await lab.cluster.waitFor(
+      "the object of a former node to be deleted",
+      async () => !(await lab.cluster.mustKubectl(["get", "gn", inNamespace, "--output=name"])).includes("former"),
       { explain: edge.log },
     );
     // The cluster's approver asks by itself whether the account may have its request approved.
@@ -157,10 +164,24 @@ function isElsewhere({ account, verb, resource }: Right): boolean {
   if (resource === "signers") return true;
   // The request may be approved before its watch begins.
   if (resource === "certificatesigningrequests" && verb === "watch") return true;
+  // A server-side apply that creates an object is a patch.
+  if (resource === "graftednodes" && verb === "create") return true;
   // Only where a Node is made anew before the cluster has collected what the old one owned.
   if (resource === "csinodes" && verb === "delete") return true;
   // Only where a pod was replaced by one of its name while its status was on its way.
   return account.endsWith("-graftlet") && resource === "pods" && verb === "get";
+}
+
+/** Creates an object as the release does for a node that is no longer in its values. */
+async function leaveStaticObject({ cluster }: HelmLab): Promise<void> {
+  const object = {
+    apiVersion: "graftlet.dev/v1alpha1",
+    kind: "GraftedNode",
+    metadata: { name: "former", namespace: release.namespace, labels: { "graftlet.dev/static": release.name } },
+    spec: { static: { release: release.name, provider: "ssh" }, ssh: {} },
+  };
+  const apply = ["apply", "--server-side", "--field-manager=graftlet-static", "--filename=-"];
+  await cluster.mustKubectl(apply, { stdin: JSON.stringify(object) });
 }
 
 /** Has the account's node take in a storage driver, and give it a volume that the cluster attaches, and that has grown. */

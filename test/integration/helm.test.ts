@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
 import type { ProcessReport } from "../../src/process/status-socket.ts";
 import { nodeReady } from "../harness/agent.ts";
 import { chart } from "../harness/helm.ts";
@@ -57,6 +58,25 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     assert.equal(made.metadata.labels?.["node.kubernetes.io/exclude-from-external-load-balancers"], "");
     assert.equal(made.spec?.providerID, `graftlet://${namespace}/${name}/${nodeName}`);
     assert.equal((await edge.pods())[0]?.spec.nodeName, lab.cluster.nodeName);
+  });
+
+  test("kubectl get gn shows the node of the values; its object, deleted by hand, is created again", async () => {
+    const { cluster } = lab;
+    const waited = ["wait", "--for=condition=Ready", `gn/${nodeName}`, inNamespace, "--timeout=60s"];
+    await cluster.mustKubectl(waited, { timeoutMs: 70_000 });
+    const printed = await cluster.mustKubectl(["get", "gn", inNamespace, "--no-headers"]);
+    assert.match(printed, new RegExp(`^${nodeName} +True +NodeReady +${String(lab.edge.ssh["host"])} +containerd:`));
+    const read = ["get", "gn", nodeName, inNamespace, "--output=json"];
+    const { metadata, status } = JSON.parse(await cluster.mustKubectl(read)) as GraftedNode;
+    assert.equal(status?.conditions?.find(({ type }) => type === "Accepted")?.reason, "Static");
+    await cluster.mustKubectl(["delete", "gn", nodeName, inNamespace, "--timeout=20s"]);
+    const again = await cluster.waitFor("the object to be there again", async () => {
+      const { code, stdout } = await cluster.kubectl(read);
+      return code === 0 ? (JSON.parse(stdout) as GraftedNode) : undefined;
+    });
+    assert.notEqual(again.metadata.uid, metadata.uid);
+    await cluster.mustKubectl(waited, { timeoutMs: 70_000 });
+    await nodeReady(cluster, nodeName);
   });
 
   test("the scheduler places only its pods on the node, within reach of kubectl", async () => {
@@ -117,6 +137,17 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
       () => takesPods("110"),
     ));
 
+  test("an upgrade of a release that does not show its nodes as objects does not disturb the node's pods", async () => {
+    const objects = () => lab.cluster.mustKubectl(["get", "gn", inNamespace, "--output=name"]);
+    await edge.unnoticed(() => lab.mustHelm(["upgrade", ...lab.told, "--set=nodeObjects=false"]));
+    await lab.cluster.mustKubectl(["delete", "gn", "--selector=graftlet.dev/static", inNamespace]);
+    assert.equal(await objects(), "");
+    await edge.unnoticed(
+      () => lab.mustHelm(["upgrade", ...lab.told]),
+      async () => (await objects()) === `graftednode.graftlet.dev/${nodeName}\n`,
+    );
+  });
+
   test("removes from the Node what the release no longer configures, and keeps what others set", async () => {
     await lab.cluster.waitFor("the marks to go", async () => (await marksOf()).join() === ",,", explain);
     const { metadata, spec } = (await edge.node()) ?? {};
@@ -145,6 +176,11 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     const { uid } = (await edge.node())?.metadata ?? {};
     await lab.mustHelm(["uninstall", name, inNamespace]);
     await edge.isGone();
+    await lab.cluster.waitFor(
+      "the object of the node to be gone",
+      async () => (await lab.cluster.mustKubectl(["get", "gn", inNamespace, "--output=name"])) === "",
+      { timeoutMs: 60_000 },
+    );
     await lab.cluster.waitFor(
       "the node to be NotReady",
       async () => (await edge.node())?.status?.conditions?.find(({ type }) => type === "Ready")?.status === "Unknown",

@@ -6,6 +6,12 @@
 {{- if or (include "graftlet.nodes" . | fromJsonArray) .Values.fleet.enabled }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" if graftlet shows its nodes as GraftedNodes, whose definition then is in the cluster. With a fleet it also runs when no node is
+     left in the values, and deletes their objects. */}}
+{{- define "graftlet.showsNodes" -}}
+{{- if and .Values.nodeObjects (or .Values.fleet.enabled (and .Values.crds.enabled (include "graftlet.nodes" . | fromJsonArray))) }}true{{ end -}}
+{{- end -}}
+
 {{/* "true" if graftlet creates a Service for each GraftedNode, through which its kubelet API is reached. */}}
 {{- define "graftlet.fleetServices" -}}
 {{- if and .Values.fleet.enabled (eq .Values.kubeletAddress "service") }}true{{ end -}}

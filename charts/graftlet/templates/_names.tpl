@@ -94,9 +94,14 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 {{- toJson $names -}}
 {{- end -}}
 
+{{/* The tunnel of the API servers to the nodes: auto, none, or the platform whose tunnel it is. */}}
+{{- define "graftlet.egressTunnel" -}}
+{{ ternary .Values.platform .Values.egressTunnel (and (eq .Values.egressTunnel "auto") (has .Values.platform (list "k3s" "rke2"))) }}
+{{- end -}}
+
 {{/* "true" if API servers reach the nodes through tunnels. */}}
 {{- define "graftlet.egressTunnels" -}}
-{{- $wanted := .Values.egressTunnel -}}
+{{- $wanted := include "graftlet.egressTunnel" . | trim -}}
 {{- if or (has $wanted (list "k3s" "rke2")) (and (eq $wanted "auto") (regexMatch "\\+(k3s|rke2)" .Capabilities.KubeVersion.Version)) }}true{{ end -}}
 {{- end -}}
 

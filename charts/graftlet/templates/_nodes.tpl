@@ -260,8 +260,10 @@ endpointsOwner: {{ include "graftlet.clusterName" . }}.endpoints
 endpointsNamespaces: {{ toJson . }}
 {{- end }}
 {{- end }}
-{{- if ne .Values.egressTunnel "auto" }}
-egressTunnel: {{ .Values.egressTunnel | quote }}
+{{- with include "graftlet.egressTunnel" . | trim }}
+{{- if ne . "auto" }}
+egressTunnel: {{ . | quote }}
+{{- end }}
 {{- end }}
 healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
@@ -275,6 +277,9 @@ fleet:
 {{- if .Values.reverse.existingSecret }}
   listener: { port: {{ int .Values.reverse.port }}, hostKeyFile: {{ include "graftlet.listenerKey" . | quote }} }
 {{- end }}
+{{- end }}
+{{- if include "graftlet.showsNodes" . }}
+nodeObjects: { release: {{ .Release.Name | quote }} }
 {{- end }}
 nodes:
 {{ toYaml $nodes | indent 2 }}

@@ -198,3 +198,17 @@ test("uses the certificate file's user with the base's cluster once the file exi
   assert.equal(again.user.certFile, file);
   assert.equal(again.cluster.server, base.read().cluster.server);
 });
+
+test("a service account's name and UID come from its token", () => {
+  const dir = mkdtempSync(join(tmpdir(), "graftlet-account-"));
+  const from = serviceAccount({ KUBERNETES_SERVICE_HOST: "10.0.0.1" }, dir);
+  assert.ok(from);
+  assert.equal(from.account(), undefined);
+  const withClaims = (claims: object) =>
+    writeFileSync(join(dir, "token"), `h.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.s`);
+  withClaims({ iss: "x" });
+  assert.equal(from.account(), undefined);
+  withClaims({ "kubernetes.io": { namespace: "n", serviceaccount: { name: "edge", uid: "1" }, pod: { name: "p" } } });
+  assert.deepEqual(from.account(), { name: "edge", uid: "1" });
+  rmSync(dir, { recursive: true });
+});

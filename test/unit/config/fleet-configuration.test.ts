@@ -85,3 +85,22 @@ test("a listener for reverse tunnels needs the file of its key", () => {
     /fleet\.listener\.hostKeyFile is not given/,
   );
 });
+
+test("nodeObjects names the release that shows its nodes, and needs a Pod", () => {
+  const read = (body: string, env: Readonly<Record<string, string>> = inPod) => {
+    const nodes = "nodes: [{ name: a, kubeconfig: /kubeconfig }]\n";
+    const text = file(`${body}${nodes}`)["/nodes.yaml"].replace("certificateSecret: c\n", "");
+    const run = parseCommandLine(["--nodes=/nodes.yaml"], filesIo({ "/nodes.yaml": text }, env));
+    return run.kind === "run" ? run.nodeObjects : undefined;
+  };
+  assert.deepEqual(read("nodeObjects: { release: edge }\n"), { release: "edge" });
+  assert.equal(read(""), undefined);
+  assert.match(
+    sentenceOf(() => read("nodeObjects: {}\n")),
+    /nodeObjects\.release is not given; name the Helm release/,
+  );
+  assert.match(
+    sentenceOf(() => read("nodeObjects: { release: edge }\n", {})),
+    /nodeObjects is "edge": needs graftlet to run in a Pod/,
+  );
+});

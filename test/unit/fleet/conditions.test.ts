@@ -9,6 +9,7 @@ const node = (status: string, reason = "KubeletReady") => ({
   status: { conditions: [{ type: "Ready", status, reason, message: `is ${status}` }] },
 });
 const served: MemberState = {
+  staticIn: undefined,
   refused: undefined,
   stopped: undefined,
   progress: { isIdentified: true, isClaimed: true, trouble: undefined },
@@ -28,6 +29,14 @@ test("all conditions of a Ready node are True, in the order in which a machine b
     "Registered True NodeRegistered",
     "Ready True NodeReady",
   ]);
+});
+
+test("a node of a release's configuration is Accepted as Static", () => {
+  const [accepted] = conditionsOf({ ...served, staticIn: "edge" }, [], at);
+  assert.deepEqual(
+    [accepted?.type, accepted?.status, accepted?.reason, accepted?.message],
+    ["Accepted", "True", "Static", "the node is configured in the values of release edge, not in this object"],
+  );
 });
 
 test("Ready has the reason and the message of the first condition that is not True", () => {

@@ -11,6 +11,8 @@ interface FakeObject {
   /** Milliseconds from its deletion to its end; undefined if it never ends. */
   readonly endsAfter?: number;
   readonly message?: string;
+  /** True if it only shows a node of the configuration. */
+  readonly isStatic?: boolean;
   deletedAt?: number;
 }
 
@@ -21,8 +23,9 @@ function start(objects: FakeObject[], { isDefined = true } = {}) {
     objects.filter(
       ({ deletedAt, endsAfter = Infinity }) => deletedAt === undefined || clock.now() - deletedAt < endsAfter,
     );
-  const wire = ({ name, message, deletedAt }: FakeObject) => ({
+  const wire = ({ name, message, isStatic, deletedAt }: FakeObject) => ({
     metadata: { name, namespace: "edge", uid: name, ...(deletedAt !== undefined && { deletionTimestamp: "then" }) },
+    spec: { ssh: {}, ...(isStatic && { static: { release: "r", provider: "cri" } }) },
     status: { conditions: [{ type: "Ready", status: "False", reason: "Leaving", message }] },
   });
   const client = fakeClient(({ verb, path }: Call) => {
@@ -51,10 +54,11 @@ function start(objects: FakeObject[], { isDefined = true } = {}) {
   return { run, said, deleted, clock };
 }
 
-test("deletes only objects with names of the release's nodes, and waits until they are gone", async () => {
+test("deletes only objects with names of the release's nodes that configure them, and waits until they are gone", async () => {
   const { run, said, deleted } = start([
     { name: "edge-1", endsAfter: 3_000, message: "cleaning the machine" },
     { name: "edge-2", endsAfter: 9_000, message: "pods end" },
+    { name: "edge-3", isStatic: true },
     { name: "other" },
   ]);
   assert.deepEqual(await run(), []);

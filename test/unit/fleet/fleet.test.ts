@@ -97,6 +97,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
     client,
     namespace,
     usedPorts: [10_250],
+    isConfigured: (name) => name === "configured",
     addresses: () => ["10.0.0.9"],
     fleet: {
       release: "r",
@@ -172,6 +173,20 @@ test("adding an object to three hundred starts only its node; deleting one stops
   send("ADDED", machine("again"));
   await until(() => did.length === 3);
   assert.equal(did[2], "start again 10251");
+});
+
+test("does not serve an object while its node is configured, or while it shows a node of a configuration", async (t) => {
+  const shown = machine("a", { static: { release: "r", provider: "ssh" } });
+  const { did, send, until, listed } = start(t, [shown, machine("configured"), machine("b")]);
+  await until(() => listed() === 1 && did.length > 0);
+  assert.deepEqual(did, ["start b 10251"]);
+  const released = { ...shown, spec: { ssh: shown.spec.ssh } };
+  send("MODIFIED", released);
+  await until(() => did.length === 2);
+  assert.equal(did[1], "start a 10252");
+  send("MODIFIED", shown);
+  await until(() => did.length === 3);
+  assert.equal(did[2], "stop a");
 });
 
 test("an object that is deleted and created again under its name restarts its node", async (t) => {
