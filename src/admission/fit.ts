@@ -16,7 +16,7 @@ export interface InsufficientResource {
   readonly capacity: number;
 }
 
-/** Resources that the pod requests and the node does not have left, including the pod count.
+/** Requested resources that exceed the node's free capacity, including the number of pods.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function insufficientResources({
   pod,
@@ -44,7 +44,8 @@ export function insufficientResources({
   ];
 }
 
-/** The pod without requests that its ResourceClaim provides, whatever the Node has of that resource: a device plugin that has gone leaves 0.
+/** The pod without requests for extended resources that its ResourceClaim provides. They are not compared with the Node, which shows 0
+ *  after a device plugin for the same resource is gone.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource */
 function withoutClaimedResources(pod: Pod): Pod {
   if (!pod.status?.extendedResourceClaimStatus) return pod;

@@ -21,7 +21,7 @@ const oids = {
   extensionRequest: "2a864886f70d01090e",
   alternativeNames: "551d11",
 } as const;
-/** Maximum size of a request in characters of PEM, far larger than any of graftlet's. */
+/** Maximum size of a request in characters of PEM; graftlet's own requests are far smaller. */
 const maxLength = 16_384;
 
 /** Parses the subject of a PKCS #10 request. Only the form that graftlet writes is accepted: a single PEM block; an organization and a

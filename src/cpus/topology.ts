@@ -36,7 +36,7 @@ export function topologyOf(cpus: readonly Cpu[]): CpuTopology {
   };
 }
 
-/** Average number of CPUs in a part of the machine, rounded down, with which the kubelet calculates. */
+/** Average number of CPUs per part of the machine, rounded down as in the kubelet. */
 export function cpusPer({ cpus, count }: CpuTopology, level: CpuLevel): number {
   return count[level] === 0 ? 0 : Math.trunc(cpus.length / count[level]);
 }
@@ -113,10 +113,11 @@ function numaNodesByCpu(
   return new Map(nodes.flatMap(([node, cpus]) => [...cpus].map((cpu) => [cpu, node] as const)));
 }
 
-/** Highest index of a CPU's caches that is searched. */
+/** Highest index in a CPU's list of caches that is examined. */
 const maxCacheIndex = 9;
 
-/** ID of a CPU's cache above level 2 that does not serve its whole NUMA node. @param nodeCpus CPUs that a cache of the node serves. */
+/** ID of the first cache above level 2 that a CPU shares with only some CPUs of its NUMA node; undefined if there is none.
+ *  @param nodeCpus number of CPUs of the NUMA node. */
 function partialCache(files: ReadonlyMap<string, string>, cpu: number, nodeCpus: number): number | undefined {
   for (let index = 0; index <= maxCacheIndex; index += 1) {
     const path = `cpu/cpu${cpu}/cache/index${index}`;

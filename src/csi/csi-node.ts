@@ -74,7 +74,7 @@ export function createCsiNodes(deps: CsiNodesDeps) {
         const why = "error adding CSI driver node info: driverNodeID must not be empty";
         throw new CodedError("invalid_argument", why);
       }
-      // Without the Node's UID it would mistake the CSINode for another node's.
+      // Before the Node's UID is known, the CSINode would be mistaken for another Node's.
       await untilAborted(own.takenOver, clock.within(takeOverTimeoutMs, signal));
       let hasCSIDriver = false;
       const onNode = async () => {
@@ -123,7 +123,7 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
   let owner = "";
   const read = (signal: AbortSignal) => ignoreNotFound(client.get<CSINode>(path, { signal }));
   const write = (changed: CSINode, signal: AbortSignal) => client.update<CSINode>(path, changed, { signal });
-  /** Reads or creates the CSINode. @throws conflict after deleting one of an earlier Node of the same name. */
+  /** Reads or creates the CSINode. @throws conflict after deleting the CSINode of an earlier Node of the same name. */
   const readOwned = async (signal: AbortSignal): Promise<CSINode> => {
     const made = () => client.create<CSINode>(all, newCsiNode(nodeName, owner), { signal });
     const found = (await read(signal)) ?? (await made());
