@@ -19,7 +19,7 @@ export interface LeaveDeps {
   readonly nodes: readonly string[];
   /** graftlet's Deployment; undefined if someone else stops it. */
   readonly deployment: DeploymentName | undefined;
-  /** Stops the nodes where they run in this process; absent if they do not. */
+  /** Stops the nodes if they run in this process; otherwise absent. */
   readonly stop?: (signal: AbortSignal) => Promise<void>;
   /** Timeout for pods to terminate, and again for graftlet to stop and release its targets. */
   readonly timeoutMs: number;

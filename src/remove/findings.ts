@@ -11,7 +11,7 @@ export interface FoundContainer {
 /** Everything of one pod found on the target. */
 export interface FoundPod {
   readonly uid: string;
-  /** `namespace/name` if known on the target, else the UID. */
+  /** `namespace/name` if known on the target, otherwise the UID. */
   readonly name: string;
   readonly containers: readonly FoundContainer[];
   readonly sandboxIds: readonly string[];
@@ -33,11 +33,11 @@ export interface StagedVolume {
   readonly path: string;
   readonly isMounted: boolean;
   readonly isFile?: true;
-  /** A pod's device is bound to this file, and held open. */
+  /** A pod's block device is bind-mounted on this file, and held open. */
   readonly isHeld?: true;
   /** The volume has to be unstaged by its CSI driver. */
   readonly isCsi?: true;
-  /** Identity of the iSCSI disk that this is the directory of: its target is logged out of. */
+  /** Identity of the iSCSI disk whose directory this is; the removal also logs out of the disk's iSCSI target. */
   readonly iscsiDisk?: string;
 }
 
