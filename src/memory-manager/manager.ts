@@ -36,7 +36,7 @@ export interface MemoryManager extends ResourceManager {
   allocatableMemory(): readonly MemoryBlock[];
 }
 
-/** Interval at which unsaved states are saved, and memory of pods is released that ended while graftlet did not run, milliseconds. */
+/** Interval for saving an unsaved state and for releasing memory of pods that ended while graftlet did not run, milliseconds. */
 const reconcileMs = 10_000;
 
 /** Memory manager with the policy Static: each container of a Guaranteed pod gets its memory on as few NUMA nodes as possible, and uses no
