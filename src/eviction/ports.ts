@@ -1,6 +1,6 @@
 // Ports of other stages that eviction needs, and the usage that they measure.
 
-/** Frees space on the target by removing what no pod needs. */
+/** Frees space on the target by removing unused containers and images. */
 export interface Reclaim {
   /** Removes dead containers beyond the limits, and all containers and sandboxes of terminated pods, deleted or not.
    *  @throws if the runtime cannot be queried. */

@@ -28,7 +28,7 @@ export interface Notes {
 
 /** The nodes of a process, and their latest events and warnings. */
 export interface Reports {
-  /** Those that there are now. */
+  /** The current nodes. */
   readonly nodes: readonly ReportedNode[];
   /** Calls back when a node has come or gone. @returns a function that unsubscribes. */
   onNodesChange(listener: () => void): () => void;
