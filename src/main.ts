@@ -66,7 +66,7 @@ class Stopped extends CodedError {
   }
 }
 
-/** Time that threads get to finish after everything else has ended, and the interval of checks, milliseconds. */
+/** Time for threads to finish after everything else has ended, and polling interval, milliseconds. */
 const [patienceMs, lookMs] = [1_000, 20];
 
 /** Ends the process. If a signal has stopped it and hanging threads would block the exit, it is killed by that signal. */

@@ -28,7 +28,7 @@ export function insufficientResources({
   const requests = podRequests(withoutClaimedResources(pod), { overhead: true });
   const names = Object.keys(requests).sort();
   const short = [...coreResources, ...names.filter((one) => !coreResources.includes(one))].flatMap((resource) => {
-    // A cluster-level resource, or one that another driver provides: the node does not account for it.
+    // The node does not account for cluster-level resources and resources of other drivers.
     if (allocatable[resource] === undefined && isExtendedResource(resource)) return [];
     const requested = amount(resource, requests[resource]);
     // Skip resources that the pod does not request before adding up the others: admitting many pods at once is quadratic.

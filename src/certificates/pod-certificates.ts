@@ -299,7 +299,7 @@ function settle(
   }
 }
 
-/** Sends an event for a certificate that is overdue for refresh, and one when it has expired. */
+/** Sends an event when a certificate is overdue for refresh, and another when it has expired. */
 function reportAge({ events, clock }: PodCertificatesDeps, { pod, issued }: Projection): void {
   if (!issued) return;
   const { refreshAt, notAfter, reported } = issued;

@@ -134,7 +134,7 @@ function lengthAt(bytes: Buffer, at: number): { readonly length: number; readonl
   throw malformed("a length that is not minimally encoded");
 }
 
-/** @param what the request's part, for the message. */
+/** Error for a malformed request. @param what the malformed part. */
 function malformed(what: string): CodedError {
   return new CodedError("invalid_argument", `the request has ${what}`);
 }

@@ -172,8 +172,8 @@ function createCpusetUpdater({ runtime, podCache, cpusOf, log }: CpusetUpdaterDe
       created.set(uid, ofPod.set(container, cpus));
     },
     forget: (uid: string) => void created.delete(uid),
-    /** Gives each running container its CPUs, unless it has them already. After a restart all of them are set once, because not every
-     *  runtime reports them.
+    /** Sets the CPUs of running containers that do not have them yet. After a restart, the CPUs of all containers are set once, because
+     *  not every runtime reports them.
      *  @throws unavailable. */
     async update(signal: AbortSignal) {
       const runs = running();

@@ -4,14 +4,14 @@ import { CodedError } from "../lib/errors.ts";
 import { script } from "../seams/command.ts";
 import type { Host } from "../seams/host.ts";
 
-/** An online CPU and its place. IDs are the kernel's unless stated otherwise. */
+/** An online CPU, and its location in the machine. IDs are the kernel's unless stated otherwise. */
 export interface Cpu {
   readonly id: number;
-  /** Lowest ID of the CPUs of its physical core. */
+  /** The physical core: the lowest ID of its CPUs. */
   readonly core: number;
   readonly socket: number;
   readonly numaNode: number;
-  /** Its L3 cache, if only some cores of the NUMA node share it; otherwise its socket. */
+  /** The L3 cache, if only some cores of the NUMA node share it; otherwise the socket. */
   readonly cache: number;
 }
 
@@ -55,7 +55,8 @@ grep -sH '' cpu/online node/node*/cpulist cpu/cpu[0-9]*/topology/core_id cpu/cpu
   cpu/cpu[0-9]*/cache/index*/id cpu/cpu[0-9]*/cache/index*/level cpu/cpu[0-9]*/cache/index*/shared_cpu_list
 exit 0`;
 
-/** Reads the target's CPU topology, in one round trip. @throws CodedError failed_precondition if the target has none; unavailable. */
+/** Reads the target's CPU topology, in one round trip. @throws CodedError failed_precondition if the target reports no CPUs;
+ *  unavailable. */
 export async function readTopology(host: Pick<Host, "run" | "budget">, signal: AbortSignal): Promise<CpuTopology> {
   const { stdout } = await host.run(script(readScript), { maxOutputBytes: maxBytes, signal });
   const topology = parseTopology(boundedLines(stdout, host.budget));

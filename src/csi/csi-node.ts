@@ -33,7 +33,7 @@ const migratedAnnotation = "storage.alpha.kubernetes.io/migrated-plugins";
 const migratedPlugins = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"]
   .map((name) => `kubernetes.io/${name}`)
   .join(",");
-/** Timeout of a registering driver for the node's CSINode, milliseconds. */
+/** Maximum time for which a registering driver waits for the node's CSINode, milliseconds. */
 const takeOverTimeoutMs = 120_000;
 const maxCount = 2 ** 31 - 1;
 
@@ -212,7 +212,7 @@ const factor = 5;
 const jitter = 1.1;
 
 /** Retries a piece of work up to four times within half a second.
- *  @param what the work, for the message. @throws CodedError with all failures. */
+ *  @param what describes the work in the error. @throws CodedError with all failures. */
 async function retryWithBackoff<T>(
   clock: Clock,
   what: string,

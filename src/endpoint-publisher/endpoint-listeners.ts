@@ -42,7 +42,7 @@ interface OpenPort extends PublishedPort {
 
 /** Time limit for connecting to a pod, milliseconds. */
 const dialTimeoutMs = 10_000;
-/** Time that the cluster's nodes get to see that an endpoint is gone, milliseconds. */
+/** Time for the cluster's nodes to notice that an endpoint is gone, milliseconds. */
 const closeDelayMs = 10_000;
 /** Port range to listen on, fixed so that a NetworkPolicy can name it. */
 const firstPort = 20_000;

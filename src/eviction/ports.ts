@@ -29,7 +29,7 @@ export interface PodUsage {
   /** Working set, bytes. */
   readonly memoryBytes?: number;
   readonly processes?: number;
-  /** By name. */
+  /** Usage of containers, by name. */
   readonly containers: ReadonlyMap<string, ContainerUsage>;
   /** Volumes on the node's disk by name, without memory-backed volumes and claims. */
   readonly volumes: ReadonlyMap<string, DiskUsage>;

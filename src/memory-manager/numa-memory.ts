@@ -27,8 +27,8 @@ grep -sH MemTotal: node[0-9]*/meminfo
 grep -sH '' node[0-9]*/hugepages/hugepages-*/nr_hugepages
 exit 0`;
 
-/** Reads the memory of the target's NUMA nodes, in one round trip. @throws CodedError failed_precondition if the target has none, or too
- *  many; unavailable. */
+/** Reads the memory of the target's NUMA nodes, in one round trip. @throws CodedError failed_precondition if the target reports no
+ *  NUMA nodes, or too many; unavailable. */
 export async function readMemoryTopology(
   host: Pick<Host, "run" | "budget">,
   signal: AbortSignal,

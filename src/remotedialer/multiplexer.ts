@@ -19,9 +19,9 @@ export type ConnectionMultiplexer = ReturnType<typeof createMultiplexer>;
 
 interface TunnelConnection {
   readonly socket: Socket;
-  /** The server has paused this connection: nothing is read from the socket. */
+  /** True while the server has paused this connection: nothing is read from the socket. */
   paused: boolean;
-  /** The server was asked to pause: the socket's write buffer is full. */
+  /** True while the server is asked to pause because the socket's write buffer is full. */
   isFull: boolean;
 }
 

@@ -21,8 +21,8 @@ export interface ExecuteDeps {
   readonly say: (line: string) => void;
 }
 
-/** Releases volumes through their CSI drivers. A volume that its driver does not release is reported as a sentence, not as a
- *  failure: it is unmounted all the same. */
+/** Releases volumes through their CSI drivers. A volume that its driver does not release is reported as a sentence, not as a failure:
+ *  it is unmounted nevertheless. */
 export interface CsiVolumeReleaser {
   releasePod(uid: string, pod: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Unstages the volumes of the node. */
@@ -83,7 +83,7 @@ async function removeWithRoot(
   const holds = (path: string) => own.startsWith(`${path}/`);
   const around = last.flatMap((item) => (item.kind === "emptyDirectory" ? [item.path] : []));
   const paths = around.filter((path) => path === root || path.startsWith(`${root}/`));
-  // Other directories are removed first: they are recorded in graftlet's own.
+  // Other directories are removed first, because they are recorded in graftlet's own directory.
   const [above, beside] = [paths.filter(holds), paths.filter((path) => !holds(path))];
   const emptied = (path: string) => ({ kind: "remove" as const, path });
   await fs

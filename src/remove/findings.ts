@@ -17,14 +17,14 @@ export interface FoundPod {
   readonly sandboxIds: readonly string[];
   /** Cgroups of the pod, in all hierarchies. */
   readonly cgroups: readonly string[];
-  /** Its directory below the root directory, with links resolved; undefined if it does not exist. */
+  /** The pod's directory below the root directory, with links resolved; undefined if it does not exist. */
   readonly directory: string | undefined;
-  /** Mounts in its directory, in unmount order. */
+  /** Mounts in the pod's directory, in unmount order. */
   readonly mounts: readonly string[];
-  /** True if its directory contains CSI volumes. */
+  /** True if the pod's directory contains CSI volumes. */
   readonly hasCsiVolumes: boolean;
   readonly logs: readonly string[];
-  /** Symbolic links to its logs, for log collectors. */
+  /** Symbolic links to the pod's logs, for log collectors. */
   readonly links: readonly string[];
 }
 

@@ -37,7 +37,7 @@ export interface EventObject {
   readonly name?: string;
 }
 
-/** What a node has reached on its way to running. */
+/** Progress of a node's start. */
 export interface NodeProgress {
   /** The node has credentials for the API server. */
   readonly isIdentified: boolean;

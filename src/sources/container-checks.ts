@@ -21,7 +21,7 @@ export function checkContainer(container: Container, place: ContainerContext): v
   for (const [field, allowed] of Object.entries(choices)) {
     const value = container[field as keyof typeof choices] ?? "";
     if (!(allowed as readonly string[]).includes(value))
-      throw refused(`${at}.${field}`, `${JSON.stringify(value)} is none of ${allowed.join(", ")}`);
+      throw refused(`${at}.${field}`, `${JSON.stringify(value)} is not one of ${allowed.join(", ")}`);
   }
   checkPorts(container, place);
   for (const [index, { name }] of ((container.env ?? []) as readonly Partial<EnvVar>[]).entries()) {

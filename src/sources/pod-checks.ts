@@ -70,7 +70,7 @@ export function checkSpec(spec: PodSpec): void {
   for (const [field, allowed] of Object.entries(choices)) {
     const value = spec[field as keyof typeof choices] ?? "";
     if (!(allowed as readonly string[]).includes(value))
-      throw refused(`spec.${field}`, `${JSON.stringify(value)} is none of ${allowed.join(", ")}`);
+      throw refused(`spec.${field}`, `${JSON.stringify(value)} is not one of ${allowed.join(", ")}`);
   }
   if ((spec.terminationGracePeriodSeconds ?? 0) < 0)
     throw refused("spec.terminationGracePeriodSeconds", "is less than 0: set a number of seconds");

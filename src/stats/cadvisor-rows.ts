@@ -15,7 +15,7 @@ export interface MetricRow {
 }
 
 export interface RowLabels {
-  /** Path of its cgroup. */
+  /** Path of the subject's cgroup. */
   readonly id: string;
   /** ID of a container or sandbox. */
   readonly name: string;

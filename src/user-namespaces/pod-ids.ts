@@ -127,7 +127,7 @@ async function readMappings(
   return texts;
 }
 
-/** Maximum size of a mappings file; those of a kubelet have 150 bytes. */
+/** Maximum size of a mappings file, bytes; a kubelet's file has 150 bytes. */
 const maxMappingsBytes = 4096;
 
 /** File with the ID mappings of a pod, at the kubelet's path in the pod's directory. */
