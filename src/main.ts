@@ -66,7 +66,7 @@ class Stopped extends CodedError {
   }
 }
 
-/** Time that threads get to finish after everything else has ended, and the interval of checks, milliseconds. */
+/** Time for threads to finish after everything else has ended, and polling interval, milliseconds. */
 const [patienceMs, lookMs] = [1_000, 20];
 
 /** Ends the process. If a signal has stopped it and hanging threads would block the exit, it is killed by that signal. */
@@ -76,7 +76,7 @@ async function end(code: number, stop: AbortSignal): Promise<void> {
   process.exit(code);
 }
 
-/** Waits for threads, and calls `hang` if they do not finish. */
+/** Waits for Node's threads, and calls `hang` if they do not finish in time. */
 async function hanging(hang: () => void): Promise<void> {
   const clock = systemClock();
   const until = clock.monotonic() + patienceMs;
@@ -87,7 +87,7 @@ async function hanging(hang: () => void): Promise<void> {
 }
 
 if (isMainThread) {
-  // Whoever reads them may go first: a pager, or what keeps the log.
+  // A reader, such as a pager or a log collector, may exit first: writing then fails.
   for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined);
   const stop = new AbortController();
   main(stop).then(

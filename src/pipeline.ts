@@ -60,9 +60,10 @@ export interface Eviction extends Rejection {
 export interface MountedVolume {
   /** Absolute path on the target. */
   readonly hostPath: string;
-  /** The volume itself is read-only, regardless of the mount. */
+  /** True if the volume itself is read-only, regardless of the mount. */
   readonly readOnly: boolean;
-  /** Its files cannot be relabelled, although the target uses SELinux: the file system has no labels, or is mounted with one. */
+  /** Set if the target uses SELinux but the volume's files cannot be relabelled: the file system has no labels, or is mounted with a
+   *  label. */
   readonly unlabelled?: true;
   /** Set for a PersistentVolumeClaim, the volume that it is bound to, and for a pod's own volume of an in-tree type. */
   readonly persistent?: PersistentVolumeFacts;

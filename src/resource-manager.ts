@@ -36,28 +36,27 @@ export const noAdditions: ContainerAdditions = {
 /** Health of the resources that are allocated to a container, as in its status. */
 export type ResourceStatuses = NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
 
-/** Where CPUs or memory come from: what is left of the node, or what a pod with pod-level resources has as a whole. */
+/** Source of a container's CPUs or memory: the free resources of the node, or the resources of its pod with pod-level resources. */
 export type AssignmentSource = "node" | "pod";
 
-/** What a container has: CPUs or memory of its own, or those that the containers of its pod share. */
+/** Kind of a container's CPUs or memory: exclusive, taken from the node or from its pod, or shared with other containers of its pod. */
 export type AssignmentKind = "node_exclusive" | "pod_exclusive" | "pod_shared";
 
-/** Allocates what one pod requests container by container, at its admission: init containers first, in their order. It keeps what matters
- *  to the pod's later containers, such as resources of init containers, which those can reuse. */
+/** Allocates the requests of one pod container by container, at its admission: init containers first, in their order. It remembers
+ *  state for the pod's later containers, such as resources of init containers that they can reuse. */
 export interface PodAllocator {
   /** Returns ways to satisfy the requests of a container, or of the pod as a whole. For allocated resources, returns the hints that fit
    *  them.
    *  @param container undefined for the pod. */
   hints(container: Container | undefined): TopologyHints;
-  /** Allocates the requests of a container, from the hint's NUMA nodes as far as they suffice. A container keeps resources that it already
-   *  has.
+  /** Allocates the requests of a container, from the hint's NUMA nodes first. A container keeps resources that it already has.
    *  @returns why the pod cannot be admitted; resources that its containers got before may stay until `release`. @throws the signal's
    *  reason. */
   allocate(container: Container, hint: TopologyHint): Promise<Rejection | undefined>;
-  /** Allocates what a pod with pod-level resources requests as a whole, and divides it among its containers. An allocator without it allocates
-   *  to each container. @returns as `allocate`. */
+  /** Allocates the requests of a whole pod with pod-level resources, and divides them among its containers. Allocators without this
+   *  method allocate to each container. @returns as `allocate`. */
   allocatePod?(hint: TopologyHint): Promise<Rejection | undefined>;
-  /** Records the pod's allocation, once all managers have allocated what its containers request. */
+  /** Records the pod's allocation, once all managers have allocated the requests of its containers. */
   commit?(): Promise<void>;
 }
 
@@ -75,7 +74,7 @@ export interface ResourceManager {
     others: readonly AllocatedPod[],
     signal: AbortSignal,
   ): Promise<PodAllocator | undefined>;
-  /** Allocates what a whole pod requests, after all allocations by container.
+  /** Allocates requests of the whole pod, after all allocations by container.
    *  @param others as `podAllocator`. @returns why the pod cannot be admitted. @throws as `podAllocator`. */
   allocate?(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
   /** Amounts of the manager's resources by resource name, against which the pod's requests are checked. Called after the pod's allocation. */

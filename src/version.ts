@@ -1,4 +1,4 @@
-/** Version of graftlet itself, as package.json has it. */
+/** Version of graftlet itself, the same as in package.json. */
 export const graftletVersion = "0.1.0";
 
 /** The Kubernetes version whose kubelet graftlet replaces; the Node reports it as the kubelet's version. */

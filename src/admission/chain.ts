@@ -114,7 +114,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
   };
 }
 
-/** Extended resources that other components added to the Node count as the API server shows them. */
+/** Extended resources of the Node, with the quantities in the API server: other components may have added them. */
 function extendedResources({ status }: Node): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(status?.allocatable ?? {}).filter(([name]) => isExtendedResource(name)));
 }

@@ -50,7 +50,7 @@ export const containerSecurityDecisions: WireDecisions<k8s.V1SecurityContext> = 
   windowsOptions: "supported",
 };
 
-/** Also for init containers; one with a restart policy of its own is a sidecar. */
+/** Decisions for containers and init containers; an init container with restartPolicy Always is a sidecar. */
 export const container: WireDecisions<k8s.V1Container> = {
   args: "supported",
   command: "supported",
@@ -79,5 +79,5 @@ export const container: WireDecisions<k8s.V1Container> = {
   workingDir: "supported",
 };
 
-/** Fields that ephemeral containers share with containers get the same decision. */
+/** Decisions for ephemeral containers: the same as for containers. */
 export const ephemeral: WireDecisions<k8s.V1EphemeralContainer> = { ...container, targetContainerName: "supported" };

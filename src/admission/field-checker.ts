@@ -3,8 +3,8 @@ import { checkFields } from "./field-decisions.ts";
 import { type FeatureCheck, type FeatureSettings, unsupportedFeatures } from "./unsupported-features.ts";
 import { podSpec } from "./pod-decisions.ts";
 
-/** Finds the unsupported fields of a pod. Every field of a pod spec has an entry in a table: no pod ever runs with one of them ignored.
- *  @param checkFeature what the node's runtime and target cannot do; nothing if omitted.
+/** Finds the unsupported fields of a pod. Every field of a pod spec has an entry in a decision table, so no field is silently ignored.
+ *  @param checkFeature returns why the node's runtime or target lacks a feature; all features are assumed to be supported if omitted.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createFieldChecker(
   checkFeature: FeatureCheck = async () => undefined,

@@ -16,7 +16,7 @@ export interface InsufficientResource {
   readonly capacity: number;
 }
 
-/** Resources that the pod requests and the node does not have left, including the pod count.
+/** Requested resources that exceed the node's free capacity, including the number of pods.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function insufficientResources({
   pod,
@@ -28,7 +28,7 @@ export function insufficientResources({
   const requests = podRequests(withoutClaimedResources(pod), { overhead: true });
   const names = Object.keys(requests).sort();
   const short = [...coreResources, ...names.filter((one) => !coreResources.includes(one))].flatMap((resource) => {
-    // A cluster-level resource, or one that another driver provides: the node does not account for it.
+    // The node does not account for cluster-level resources and resources of other drivers.
     if (allocatable[resource] === undefined && isExtendedResource(resource)) return [];
     const requested = amount(resource, requests[resource]);
     // Skip resources that the pod does not request before adding up the others: admitting many pods at once is quadratic.
@@ -44,7 +44,8 @@ export function insufficientResources({
   ];
 }
 
-/** The pod without requests that its ResourceClaim provides, whatever the Node has of that resource: a device plugin that has gone leaves 0.
+/** The pod without requests for extended resources that its ResourceClaim provides. They are not compared with the Node, which shows 0
+ *  after a device plugin for the same resource is gone.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource */
 function withoutClaimedResources(pod: Pod): Pod {
   if (!pod.status?.extendedResourceClaimStatus) return pod;

@@ -137,7 +137,8 @@ export function declaredFeaturesMatch({ spec: { hostNetwork, hostUsers } }: Pod)
   return { reason: "PodFeatureUnsupported", message };
 }
 
-/** Rejects a pod that does not tolerate the node's NoExecute taints; NoSchedule is left to the scheduler. Static pods tolerate all.
+/** Rejects a pod that does not tolerate the node's NoExecute taints; NoSchedule is left to the scheduler. Static pods tolerate all
+ *  taints.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ */
 export const noExecuteTolerated: PodAdmitHandler = ({ pod, node }) => {
   const taints = (node.spec?.taints ?? []).filter(({ effect }) => effect === "NoExecute");

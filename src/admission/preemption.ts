@@ -134,7 +134,7 @@ function isBetter(pod: Pod, known: Pod, needs: readonly AdmissionRequirement[]):
   return difference === 0 ? isSmaller(pod, known) : difference < 0;
 }
 
-/** Distance of a pod from the needs: each resource has the same weight, whatever its amount. */
+/** Distance between a pod's requests and the needs; each resource has the same weight, regardless of its amount. */
 function distance(needs: readonly AdmissionRequirement[], pod: Pod): number {
   return needs.reduce((sum, { resource, quantity }) => {
     const missing = Math.max(0, quantity - freedBy(pod, resource)) / quantity;

@@ -125,8 +125,8 @@ function isLimited(limit: string | undefined): boolean {
   return limit !== undefined && quantityMilli(limit) > 0;
 }
 
-/** subPaths are bind-mounted where containers cannot move them, and mount propagation needs the node's volume to be a mount. Images, and parts
- *  of them, are mounted by the runtime. */
+/** Features that a container's volume mounts require. The node bind-mounts subPaths, so that containers cannot move them; mount
+ *  propagation requires the volume itself to be a mount. The runtime mounts images and their subPaths. */
 function mountFeatures(
   { volumes = [] }: PodSpec,
   path: string,

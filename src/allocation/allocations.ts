@@ -85,7 +85,7 @@ export function createAllocations(deps: AllocationsDeps) {
       const wholeInForce = before.wholeInForce ?? before.allocated.pod ?? (pod.spec.resources && {});
       await put(pod, { allocated: resourcesOf(pod.spec), inForce, wholeInForce, changed: true });
     },
-    /** Checkpoints a pod's allocation, before a request that differs from it has to wait. @throws like `allocate`. */
+    /** Checkpoints a pod's allocation, before a different request is left pending. @throws like `allocate`. */
     async checkpoint(pod: DesiredPod) {
       const before = entryOf(pod);
       if (!before.changed) await put(pod, { ...before, changed: true });
@@ -161,7 +161,7 @@ function raisedToActuated(
   return allocatedPod(withResources(allocated, { containers: Object.fromEntries(raised), ...(own && { pod: own }) }));
 }
 
-/** Actuated resources of a container that was not resized since its start: those it was created with. */
+/** Actuated resources of a container that was not resized since its start: the resources that it was created with. */
 function actuatedSinceStart(
   { metadata }: DesiredPod | AllocatedPod,
   { allocated, wholeInForce }: Allocation,

@@ -26,14 +26,14 @@ import { goJson } from "../pod/hash.ts";
 
 /** In-place resizes of pods. */
 export interface ResizeMeasures extends ResizeRequestMeasures {
-  /** A resize is infeasible. */
+  /** Counts an infeasible resize. */
   infeasible(
     detail:
       | "swap_limitation"
       | "guaranteed_pod_cpu_manager_static_policy"
       | "guaranteed_pod_memory_manager_static_policy",
   ): void;
-  /** A deferred resize was accepted. */
+  /** Counts a deferred resize that was accepted. */
   accepted(trigger: ResizeTrigger): void;
 }
 
@@ -166,7 +166,7 @@ async function decideResize(
   return { decided: true, changed: true, allocated: true };
 }
 
-/** Returns why a resize can never be done, if so. */
+/** Returns why a resize can never be done; undefined if it can. */
 async function infeasibility(
   { allocations, usesSwap, hasStaticCpus, hasStaticMemory }: ResizesDeps,
   pod: DesiredPod,
@@ -201,8 +201,8 @@ function resizableContainers({ spec: { containers, initContainers = [] } }: Pod)
   return [...containers, ...initContainers.filter(isSidecar)];
 }
 
-/** Marks a resize as pending, and checkpoints the pod's allocation. @param refusal the reason in the event's text: the
- *  admission's own, such as `OutOfcpu`. (kubelet, handlePodResourcesResize) @returns true if the resize status has changed. */
+/** Marks a resize as pending, and checkpoints the pod's allocation. @param refusal rejection by the admission, whose reason, such as
+ *  `OutOfcpu`, is shown in the event. (kubelet, handlePodResourcesResize) @returns true if the resize status has changed. */
 async function markPending(
   deps: ResizesDeps,
   states: ResizeStates,
@@ -238,7 +238,8 @@ function resizeConditionsOf({ status }: DesiredPod): readonly PodCondition[] {
   return (status?.conditions ?? []).filter(isResizeCondition);
 }
 
-/** True while the actuated resources of a running container differ from the allocation; other containers get it when they start. */
+/** True while the actuated resources of a running container differ from the allocation; containers that are not running get the
+ *  allocation when they start. */
 function inProgress(allocations: Allocations, pod: AllocatedPod, observed: RuntimePod): boolean {
   const { spec } = pod;
   const differs = (container: Container) => {
@@ -290,8 +291,8 @@ function amounts({ name, resources }: Container) {
   };
 }
 
-/** Sorts pending resizes in the order of decisions: those that request no more than their allocation first, then by priority, Guaranteed
- *  pods first, and by waiting time. (kubelet, allocation/allocation_manager.go)
+/** Sorts pending resizes in the order in which they are decided: first pods that request no more than their allocation, then by priority,
+ *  QoS class (Guaranteed first) and waiting time. (kubelet, allocation/allocation_manager.go)
  *  @param allocatedPodOf returns the allocated pod. @param deferredSince milliseconds since the epoch; undefined for a new resize. */
 function sortResizes(
   pods: readonly DesiredPod[],

@@ -11,7 +11,7 @@ import { createSignal } from "../lib/signal.ts";
 
 /** A certificate issued by the cluster. */
 export interface CertificateMeasures {
-  /** The certificate was not issued; the request will be repeated. */
+  /** Records that no certificate was issued; the request will be repeated. */
   failed(): void;
   /** @param ageMs age of the replaced certificate. */
   replaced(ageMs: number): void;
@@ -22,13 +22,13 @@ export interface IssuedOptions extends ApprovalDeps {
   readonly name: string;
   readonly signerName: string;
   readonly usage: CertificateUsage;
-  /** The names that the certificate must contain now. */
+  /** Names that the certificate must currently contain. */
   readonly subject: () => Subject;
   readonly store: PairStore;
   readonly measures: CertificateMeasures;
 }
 
-/** A certificate issued by the cluster; undefined until then, and once it is no longer valid. */
+/** A certificate issued by the cluster; undefined before it is issued and after it has expired. */
 export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Runnable {
   /** Name of the request that waits for approval. */
   waiting(): string | undefined;

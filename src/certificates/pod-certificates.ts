@@ -37,7 +37,7 @@ interface Projection {
   /** Position in the pod: volume name and index of the source. */
   readonly at: readonly [volumeName: string, sourceIndex: number];
   readonly stop: AbortController;
-  /** Aborted, and replaced, when a request of the pod changes. */
+  /** Wakes the projection's follower: aborted, and replaced, when a request of the pod changes. */
   wake: AbortController;
   started?: true;
   issued?: IssuedCertificate;
@@ -52,18 +52,18 @@ interface IssuedCertificate {
   /** Milliseconds since the epoch, as is `notAfter`. */
   readonly refreshAt: number;
   readonly notAfter: number;
-  /** Events that were sent about its age. */
+  /** Events already sent about the certificate's age. */
   readonly reported: Set<string>;
 }
 
 interface PendingRequest {
   readonly key: string;
   readonly name: string;
-  /** A request that is missing after this time, milliseconds since the epoch, has been deleted. */
+  /** Milliseconds since the epoch; a request that is still missing after this time counts as deleted. */
   readonly abandonAt: number;
 }
 
-/** The kubelet's times, milliseconds. */
+/** Intervals and timeouts of the kubelet, milliseconds. */
 const deletedAfterMs = 10 * 60_000;
 const overdueAfterMs = 10 * 60_000;
 const spreadMs = 5 * 60_000;
@@ -144,7 +144,7 @@ export function createPodCertificates(deps: PodCertificatesDeps) {
       if (!issued) throw unavailable("credential bundle is not issued yet");
       return issued;
     },
-    /** Calls back with the UID of a pod when a certificate of it was issued, denied or failed. */
+    /** Calls the listener with a pod's UID when one of its certificates has been issued or denied, or has failed. */
     onChange: changed.subscribe,
     states: (): readonly { readonly signerName: string; readonly state: PodCertificateState }[] =>
       [...projections.values()]
@@ -177,7 +177,7 @@ function projectionsOf(pod: Pod): ReadonlyMap<string, Projection> {
 }
 
 /** Creates a function that requests and refreshes the certificates of one projection until it is stopped.
- *  @param onSettled called with the pod's UID when a request was issued, denied or failed. */
+ *  @param onSettled called with the pod's UID when a request has been issued or denied, or has failed. */
 function createFollower(deps: PodCertificatesDeps, onSettled: (uid: string) => void) {
   const { clock, log } = deps;
   const request = createRequester(deps);
@@ -268,7 +268,7 @@ function createRequester({ client, accounts, node, nodeName, clock }: PodCertifi
   };
 }
 
-/** Takes over the outcome of a request, if it has one: `pending` is then gone. */
+/** Applies the outcome of a request to its projection, and clears `pending`. Does nothing while there is no outcome. */
 function settle(
   { events, clock }: PodCertificatesDeps,
   projection: Projection,
@@ -299,7 +299,7 @@ function settle(
   }
 }
 
-/** Sends an event for a certificate that is overdue for refresh, and one when it has expired. */
+/** Sends an event when a certificate is overdue for refresh, and another when it has expired. */
 function reportAge({ events, clock }: PodCertificatesDeps, { pod, issued }: Projection): void {
   if (!issued) return;
   const { refreshAt, notAfter, reported } = issued;

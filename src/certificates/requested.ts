@@ -21,7 +21,7 @@ const oids = {
   extensionRequest: "2a864886f70d01090e",
   alternativeNames: "551d11",
 } as const;
-/** Maximum size of a request in characters of PEM, far larger than any of graftlet's. */
+/** Maximum size of a request in characters of PEM; graftlet's own requests are far smaller. */
 const maxLength = 16_384;
 
 /** Parses the subject of a PKCS #10 request. Only the form that graftlet writes is accepted: a single PEM block; an organization and a
@@ -134,7 +134,7 @@ function lengthAt(bytes: Buffer, at: number): { readonly length: number; readonl
   throw malformed("a length that is not minimally encoded");
 }
 
-/** @param what the request's part, for the message. */
+/** Error for a malformed request. @param what the malformed part. */
 function malformed(what: string): CodedError {
   return new CodedError("invalid_argument", `the request has ${what}`);
 }

@@ -20,7 +20,8 @@ export interface LayoutDeps extends ClockAndLog {
 /** Timeout for asking the runtime for its cgroup driver, milliseconds. */
 const timeoutMs = 120_000;
 
-/** Creates the lookup of the layout of pod cgroups. The driver is the one reported by the runtime, otherwise the configured one; read once.
+/** Creates the lookup of the layout of pod cgroups. The layout uses the cgroup driver that the runtime reports, otherwise the configured
+ *  driver. It is determined once.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
 export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
   const { kubelet, clock } = deps;

@@ -28,9 +28,8 @@ const intervalMs = 60_000;
 /** Retry delay for reading the runtime's cgroup driver, milliseconds. */
 const retryDelayMs = 2_000;
 
-/** Enforces node allocatable: limits the cgroup of all pods, and the reserved cgroups; and repairs limits of pod cgroups
- *  that others have changed. While pods use more memory than the limit, the kernel rejects it: it is set once they use
- *  less.
+/** Enforces node allocatable: limits the cgroup of all pods, and the reserved cgroups; and repairs limits of pod cgroups that others have
+ *  changed. The kernel rejects a memory limit below the pods' current usage, so the limit is retried until they use less.
  *  @throws TargetError with the kubelet's text if a reserved cgroup does not exist, or cannot be limited.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 export function createNodeAllocatable(deps: NodeAllocatableDeps): Runnable {

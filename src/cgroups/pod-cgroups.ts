@@ -35,7 +35,7 @@ export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" |
 }
 
 export interface PodCgroups {
-  /** @param empty true if the runtime has nothing of the pod yet. */
+  /** Creates or updates a pod's cgroup. @param empty true if the runtime has no sandbox or container of the pod yet. */
   ensure(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
   /** Removes a pod's cgroup; kills any processes left in it. */
   remove(uid: string, signal: AbortSignal): Promise<void>;
@@ -71,7 +71,7 @@ const resizable = [
   "memoryLowBytes",
 ] as const;
 
-/** Those of `resizable` that also change the sums of the pod's QoS class. */
+/** Limits in `resizable` that also change the sums for the pod's QoS class. */
 const summed = ["cpuShares", "memoryMinBytes", "memoryLowBytes"] as const;
 
 const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];

@@ -70,7 +70,7 @@ export function createPodHostResources(deps: PodHostResourcesDeps) {
     });
   };
   return {
-    /** Creates a pod's directories and cgroup, once. @param empty true if the runtime has nothing of the pod yet. */
+    /** Creates a pod's directories and cgroup, once. @param empty true if the runtime has no sandbox or container of the pod yet. */
     async prepare(pod: AllocatedPod, empty: boolean, signal: AbortSignal): Promise<void> {
       const { uid } = pod.metadata;
       if (made.has(uid)) return;

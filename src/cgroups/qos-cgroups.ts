@@ -32,7 +32,7 @@ export interface QosCgroupsDeps {
 /** The cgroups of the QoS classes Burstable and BestEffort, children of the cgroup of all pods. */
 export type QosCgroups = ReturnType<typeof createQosCgroups>;
 
-/** No limit on huge pages: those of the pods apply. */
+/** Limit that never applies, in bytes: huge pages are limited by the pods' own cgroups. */
 const unbounded = 2 ** 62;
 
 /** Creates the manager of QoS cgroups. BestEffort pods together get the minimum CPU share, and Burstable pods the sum of their requests;

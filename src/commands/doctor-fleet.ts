@@ -36,9 +36,9 @@ export interface FleetExamination {
   examineNode(nodeName: string, reported: readonly Finding[], signal: AbortSignal): Promise<readonly Finding[]>;
 }
 
-/** The findings of one GraftedNode, or of all of them together. */
+/** Findings for one GraftedNode, or for the list of GraftedNodes. */
 export interface FleetReport {
-  /** Undefined for all objects together. */
+  /** Name of the GraftedNode; undefined for findings about the list. */
   readonly node: string | undefined;
   readonly findings: readonly Finding[];
 }
@@ -50,17 +50,18 @@ const maxInFull = 20;
 const listTimeoutMs = 15_000;
 /** Maximum length of a message from an object's status, characters. */
 const maxMessage = 1_000;
-/** The running process chooses the port of each node's kubelet API. */
+/** Placeholder for the port of the kubelet API, which the running process chooses for each node. */
 const anyPort = 10_250;
 
-/** Examines the machines of a namespace's GraftedNodes, a few at a time, in the order of the list. Writes nothing to the cluster. An object
- *  that cannot be served has the refusal as its finding; one that is not served now is skipped, and the finding says why. */
+/** Examines the machines of a namespace's GraftedNodes, a few at a time, in the order of the list. Writes nothing to the cluster. For
+ *  an object with invalid settings, the finding is the reason for its rejection; paused, inactive and leaving objects are skipped with
+ *  an explanation. */
 export async function* examineFleet(of: FleetExamination, signal: AbortSignal): AsyncGenerator<FleetReport> {
   const { namespace, node } = of;
   const found = await listObjects(of, signal);
   const chosen = "level" in found ? [] : found.objects.filter(({ metadata: { name } }) => name === (node ?? name));
   if ("level" in found || chosen.length === 0) {
-    const none = `there is none in namespace ${namespace}`;
+    const none = `none in namespace ${namespace}`;
     const result = "level" in found ? found : node === undefined ? ok(none) : noSuchNode(node, namespace);
     yield { node: undefined, findings: [{ check: "GraftedNodes", ...result }] };
     return;
@@ -89,7 +90,7 @@ function noSuchNode(name: string, namespace: string): CheckResult {
 function condensed(findings: readonly Finding[]): readonly Finding[] {
   const kept = findings.filter(({ level, reason }) => level !== "ok" || reason !== undefined);
   const others = findings.length - kept.length;
-  return others === 0 ? kept : [...kept, { check: "others", ...ok(`checks without a problem: ${others}`) }];
+  return others === 0 ? kept : [...kept, { check: "others", ...ok(`checks passed: ${others}`) }];
 }
 
 interface Listed {
@@ -97,7 +98,7 @@ interface Listed {
   readonly pools: ReadonlyMap<string, GraftedNodePool>;
 }
 
-/** @returns the failure if they cannot be listed. */
+/** Lists the GraftedNodes and their pools. @returns a failed check if they cannot be listed. */
 async function listObjects(
   { client, namespace, clock }: FleetExamination,
   signal: AbortSignal,
@@ -158,13 +159,13 @@ async function examineObject(
   }
 }
 
-/** A directory that is removed with all that it contains. */
+/** Creates a temporary directory that is deleted with its contents on disposal. */
 async function temporaryDirectory(): Promise<AsyncDisposable & { readonly path: string }> {
   const path = await mkdtemp(join(tmpdir(), "graftlet-doctor-"));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** Reads the Secrets of an object's logins. */
+/** Reads the Secrets with an object's SSH credentials, by name; missing ones are omitted. */
 async function readSecrets(
   { client, namespace }: FleetExamination,
   object: GraftedNode,
@@ -186,7 +187,7 @@ function reasonToSkip(object: GraftedNode): CheckResult | undefined {
   if (isDeleted(object)) return skip("Leaving", "the object is being deleted, and its machine leaves the cluster");
   if (active === false) return skip("Inactive", "spec.active is false");
   if (now?.reason === "Inactive" || now?.reason === "Leaving") return skip(now.reason, messageIn(now));
-  return paused ? skip("Paused", "spec.paused is true, and others may work on the machine") : undefined;
+  return paused ? skip("Paused", "spec.paused is true, so others may be working on the machine") : undefined;
 }
 
 function statusOf({ status }: GraftedNode): CheckResult {
@@ -198,9 +199,10 @@ function statusOf({ status }: GraftedNode): CheckResult {
 /** What the running process reports about the reverse tunnel of a machine. */
 function linkOf({ status }: GraftedNode): CheckResult {
   const linked = status?.conditions?.find(({ type }) => type === "Linked");
-  if (!linked) return warning("not known: the machine connects to the running graftlet, which has not reported on it");
+  if (!linked)
+    return warning("unknown: the machine connects to the running graftlet, which has not reported its connection yet");
   return linked.status === "True"
-    ? ok(`${messageIn(linked)}, by its reverse tunnel to the running graftlet; the machine itself is not checked`)
+    ? ok(`${messageIn(linked)}, through its reverse tunnel to the running graftlet; the machine itself is not checked`)
     : failure(messageIn(linked), linked.reason);
 }
 

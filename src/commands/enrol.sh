@@ -22,7 +22,7 @@ if [ -n "$answer" ]; then
   touch "$home/.ssh/authorized_keys"
   grep -qxF "$answer" "$home/.ssh/authorized_keys" || echo "$answer" >>"$home/.ssh/authorized_keys"
   chown -R "$user:" "$home/.ssh"
-  # With SELinux, sshd does not read files that have the labels of other directories.
+  # With SELinux, sshd cannot read files that are labelled for another directory.
   ! command -v restorecon >/dev/null || restorecon -R "$home/.ssh" || true
 fi
 tunnel="$(command -v ssh) -N -R 22:127.0.0.1:22 $options -o ExitOnForwardFailure=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=2 graftlet@$host"

@@ -83,7 +83,7 @@ async function enrollingObject(
     if (!reverse || reverse.authorizedKeys || isDeleted(object))
       throw new CodedError(
         "failed_precondition",
-        `GraftedNode ${nodeName}: no machine can enrol for it: set spec.ssh.reverse to {}, without authorizedKeys`,
+        `no machine can enrol for GraftedNode ${nodeName}: set its spec.ssh.reverse to {}, without authorizedKeys`,
       );
     return whole;
   } catch (error) {

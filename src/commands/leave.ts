@@ -29,7 +29,7 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   if (options.fleet && account) {
     const namespace = account.namespace();
     const remaining = await deleteObjects({ ...options, client, clock, namespace, mayHave: options.fleet.mayHave });
-    // Graftlet must keep running until their machines have left.
+    // Keep graftlet running: it still has to clean the machines of the remaining GraftedNodes.
     if (remaining.length > 0) return false;
   }
   const names = nodes.map(({ nodeName }) => nodeName);
@@ -48,16 +48,16 @@ interface DeleteObjectsOptions
   readonly client: LeaveClient;
 }
 
-/** Deletes the release's GraftedNodes, and says what to do about those that remain. @returns their names. */
+/** Deletes the release's GraftedNodes. @returns the names of the GraftedNodes that remain, after printing what to do about them. */
 async function deleteObjects(options: DeleteObjectsOptions): Promise<readonly string[]> {
   const { client, clock, terminal, timeoutMs, signal } = options;
   const say = terminal.print;
-  // One time limit for their pods, and another one for their machines.
+  // The timeout applies twice: once to the pods, once to the cleaning of the machines.
   const deps = { ...options, client: retryingClient(client, clock, say), timeoutMs: 2 * timeoutMs, say };
   const remaining = await deleteGraftedNodes(deps, signal);
   if (remaining.length > 0)
     say(
-      `not left: ${remaining.join(", ")}. Graftlet continues to remove their machines; run this again. For a machine that will not come back: kubectl annotate gn NAME graftlet.dev/force-leave=REASON`,
+      `not removed yet: ${remaining.join(", ")}. Graftlet is still cleaning their machines; run this again. For a machine that will not come back: kubectl annotate gn NAME graftlet.dev/force-leave=REASON`,
     );
   return remaining;
 }
@@ -68,23 +68,21 @@ function deploymentIn(
 ): DeploymentName {
   const own = namespace ?? account?.namespace();
   if (own !== undefined) return { namespace: own, name };
-  throw new CodedError("invalid_argument", `--deployment is "${name}": it has no namespace; give NAMESPACE/NAME`);
+  throw new CodedError("invalid_argument", `--deployment is "${name}", which has no namespace: give NAMESPACE/NAME`);
 }
 
 async function confirmLeave({ nodes, terminal, signal }: LeaveOptions): Promise<boolean> {
   const names = nodes.map(({ nodeName }) => nodeName).join(", ") || "the machines of GraftedNodes";
-  terminal.print(
-    `leaving the cluster: ${names}. Their pods are deleted, their machines are cleaned, their Nodes are deleted.`,
-  );
-  return await confirm(terminal, "Do all of this?", ["done", "do"], signal);
+  terminal.print(`leaving the cluster: ${names}. Their pods and Nodes will be deleted, and their machines cleaned.`);
+  return await confirm(terminal, "Do this?", ["done", "do"], signal);
 }
 
-/** Cleans targets concurrently, but nodes on one machine sequentially: only the last one may remove what they share. */
+/** Cleans targets concurrently, but nodes of one machine sequentially: only the last node may remove resources that they share. */
 function createCleaner({ nodes, providers, terminal, timeoutMs }: LeaveOptions): LeaveDeps["clean"] {
   const machines = new Map<string, ReturnType<typeof createSemaphore>>();
   return (nodeName, signal) => {
     const node = nodes.find((each) => each.nodeName === nodeName);
-    if (!node) throw new CodedError("not_found", `node ${nodeName} is not among the nodes that leave`);
+    if (!node) throw new CodedError("not_found", `node ${nodeName} is not one of the nodes to remove`);
     const machine = machineKey(node);
     const turns = machines.get(machine) ?? createSemaphore(1);
     machines.set(machine, turns);
@@ -103,11 +101,11 @@ function machineKey({ providerConfig }: NodeConfig): string {
 /** Instructions for nodes that could not be removed. */
 function remainingSteps(stayed: readonly string[], deployment: DeploymentName | undefined): readonly string[] {
   if (stayed.length === 0) return [];
-  const lines = [`not left: ${stayed.join(", ")}. Mend what is named above, and run this again.`];
+  const lines = [`not removed: ${stayed.join(", ")}. Fix the problems above, and run this again.`];
   if (deployment)
     lines.push(
-      `To go on without: uninstall with "helm uninstall --no-hooks"; what is on their machines stays there until "graftlet remove" cleans it, with their settings and keys, and "kubectl delete node ${stayed.join(" ")}" takes them from the cluster.`,
-      `To go back: "helm rollback" to the last revision (or kubectl --namespace ${deployment.namespace} scale deployment ${deployment.name} --replicas=1), and kubectl uncordon ${stayed.join(" ")}`,
+      `To skip them: uninstall with "helm uninstall --no-hooks". Their files stay on the machines until you run "graftlet remove" with their settings and keys; "kubectl delete node ${stayed.join(" ")}" deletes the Nodes.`,
+      `To undo this: "helm rollback" to the last revision (or kubectl --namespace ${deployment.namespace} scale deployment ${deployment.name} --replicas=1), and kubectl uncordon ${stayed.join(" ")}`,
     );
   return lines;
 }

@@ -28,7 +28,7 @@ export interface RemovalOptions extends OptionsOf<"remove">, Omit<CommandContext
   /** Set by `graftlet leave`, which has deleted the node's pods already, and deletes the Node afterwards: caps the grace period of containers. */
   readonly leaving?: {
     readonly longestGraceSeconds: number;
-    /** ID of the only machine that may be cleaned; undefined if the node has had none. */
+    /** ID of the only machine that may be cleaned; undefined if the node has never run on a machine. */
     readonly expectedMachine?: string | undefined;
   };
 }
@@ -47,7 +47,7 @@ export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "term
   readonly clock: Clock;
 }
 
-/** Removes a node from an open target. */
+/** Removes everything that a node created on an open target, as `runRemoval` does. */
 export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promise<boolean> {
   const { yes, terminal, clock } = deps;
   const node = { ...deps.node, rootDir: deps.target.rootDir ?? deps.node.rootDir };
@@ -85,7 +85,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   const plan = removalPlan(isOnly ? findings : { ...findings, qosCgroups: [] });
   printPlan(terminal, node.nodeName, plan, findings.unowned);
   if (itemsOf(plan).length > 0) {
-    if (!yes && !(await confirm(terminal, "Remove all of this?", ["removed", "remove"], signal))) return false;
+    if (!yes && !(await confirm(terminal, "Remove these?", ["removed", "remove"], signal))) return false;
     const maxGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
     const drivers = createCsiVolumeRelease({ host, clock, rootDir: node.rootDir });
     const unstageIscsiDisk = createIscsiUnstaging({ host, clock, rootDir: node.rootDir });
@@ -128,19 +128,19 @@ function qosCgroupPaths(layout: CgroupLayout): readonly string[] {
 
 function printPlan({ print }: Terminal, nodeName: string, plan: RemovalPlan, unowned: readonly string[]): void {
   const things = itemsOf(plan);
-  print(things.length === 0 ? `nothing of node ${nodeName} is left` : `of node ${nodeName} on its machine:`);
+  print(things.length === 0 ? `nothing of node ${nodeName} is left` : `found on the machine of node ${nodeName}:`);
   for (const thing of things) print(`  ${previewLine(thing)}`);
   for (const stranger of unowned) print(`not touched: ${stranger}`);
-  if (things.length > 0) print("not touched: images, and what pods wrote to the machine by hostPath");
+  if (things.length > 0) print("not touched: images, and files that pods wrote to hostPath volumes");
 }
 
 /** @returns true if nothing failed. */
 function printOutcome({ print }: Terminal, outcome: RemovalOutcome): boolean {
-  for (const line of outcome.notReleased) print(`not given back to its storage driver, only unmounted: ${line}`);
+  for (const line of outcome.notReleased) print(`unmounted, but not released by the CSI driver: ${line}`);
   for (const line of outcome.remaining) print(`left: ${line}`);
-  for (const line of outcome.failures) print(`could not be removed: ${line}`);
-  for (const line of outcome.skipped) print(`kept until that is gone: ${line}`);
+  for (const line of outcome.failures) print(`cannot remove ${line}`);
+  for (const line of outcome.skipped) print(`kept because of a failure: ${line}`);
   if (outcome.failures.length === 0) return true;
-  print("mend what is named above, and run this again");
+  print("fix the problems above, and run this again");
   return false;
 }

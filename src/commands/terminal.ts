@@ -3,7 +3,7 @@ import { throwIfAborted } from "../lib/errors.ts";
 import type { ProviderFactory } from "../seams/provider.ts";
 import { visibleLine } from "../lib/visible-text.ts";
 
-/** What every command gets beside its options. */
+/** Everything that a command gets in addition to its options. */
 export interface CommandContext {
   readonly terminal: Terminal;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
@@ -15,7 +15,7 @@ export interface CommandContext {
 export interface Terminal {
   /** Writes a line. Control characters are escaped: the line may contain text from a target. */
   print(line: string): void;
-  /** Undefined without an interactive user. @returns the answer; empty if there is none. */
+  /** Asks the interactive user; undefined if there is none. @returns the answer; empty if the input has ended. */
   ask?(question: string, signal: AbortSignal): Promise<string>;
 }
 
@@ -23,7 +23,8 @@ export function printJson(terminal: Terminal, value: unknown): void {
   for (const line of JSON.stringify(value, null, 2).split("\n")) terminal.print(line);
 }
 
-/** True if an interactive user confirms; otherwise it is printed that nothing was done. @param words `removed` and `remove`, or such. */
+/** Asks the interactive user to confirm. @returns true for yes; otherwise prints that nothing was done.
+ *  @param words for the printed line, such as `removed` and `remove`. */
 export async function confirm(
   terminal: Terminal,
   question: string,
@@ -32,11 +33,11 @@ export async function confirm(
 ): Promise<boolean> {
   const answer = await terminal.ask?.(`${question} [y/N]`, signal);
   if (/^y(es)?$/i.test((answer ?? "").trim())) return true;
-  terminal.print(`nothing was ${done}${terminal.ask ? "" : `: run this with --yes to ${act} it`}`);
+  terminal.print(`nothing was ${done}${terminal.ask ? "" : `; run this with --yes to ${act} it`}`);
   return false;
 }
 
-/** Standard output, and the interactive user, if any. */
+/** The process's standard output, and its interactive user, if any. */
 export function processTerminal(): Terminal {
   const print = (line: string) => void process.stdout.write(`${visibleLine(line)}\n`);
   if (!process.stdin.isTTY || !process.stdout.isTTY) return { print };

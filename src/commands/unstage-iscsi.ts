@@ -34,5 +34,5 @@ export function createIscsiUnstaging({
 }
 
 function noDriver(name: string): never {
-  throw new CodedError("not_found", `the driver ${name} is not asked about iSCSI disks`);
+  throw new CodedError("not_found", `CSI driver ${name} does not manage iSCSI disks`);
 }

@@ -7,13 +7,13 @@ interface Choice {
   readonly nodes: readonly number[];
   /** CPUs to take from each of these nodes. */
   readonly share: number;
-  /** Nodes that give one more group of CPUs each time that they are listed. */
+  /** Nodes from which one more group of CPUs is taken; a node may be listed several times. */
   readonly remainder: readonly number[];
   /** Standard deviation of the free CPUs of all nodes after the request is satisfied. */
   readonly imbalance: number;
 }
 
-/** Takes CPUs in equal numbers from as few NUMA nodes as possible; as `takeCpus` if no nodes can share the request.
+/** Takes CPUs in equal numbers from as few NUMA nodes as possible. If no nodes can share the request, takes CPUs like `takeCpus`.
  *  @param groupSize CPUs that are taken together: the threads of a core, or 1. @throws Error in the kubelet's words.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/2902-cpumanager-distribute-cpus-policy-option */
 export function distributeCpus(

@@ -39,9 +39,10 @@ export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
 }
 
 export interface CpuManager extends ResourceManager {
-  /** Exclusive CPUs of a container; empty if it has none. */
+  /** Exclusive CPUs of a container; empty for a container without exclusive CPUs. */
   exclusiveCpus(uid: string, container: string): CpuSet;
-  /** True if a container has exclusive CPUs; without one, if any container of the pod has, and with pod-level resources each. */
+  /** True if a container has exclusive CPUs. @param container undefined for the whole pod: true if any of its containers has exclusive
+   *  CPUs, or, with pod-level resources, if all have. */
   hasExclusiveCpus(pod: Pod, container?: Container): boolean;
   /** CPUs that containers can get exclusively. */
   allocatableCpus(): CpuSet;
@@ -99,7 +100,7 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       if (own.size === (assigned.get(uid)?.size ?? 0)) return;
       assigned.set(uid, own);
       changed.fire();
-      // The pod starts without its record, as in a kubelet: after a restart its CPUs may be others.
+      // As in the kubelet, the pod starts even if its CPUs could not be recorded: after a restart it may get other CPUs.
       await store
         .save()
         .catch((err: unknown) => log.warn({ err, uid }, "cannot save a pod's exclusive CPUs; retrying"));
@@ -151,7 +152,8 @@ interface CpusetUpdaterDeps {
   readonly log: Logger;
 }
 
-/** Creates the updater of running containers: those without exclusive CPUs lose CPUs that became exclusive, and get released ones. */
+/** Creates the updater of running containers: containers without exclusive CPUs lose CPUs that became exclusive, and get back CPUs
+ *  that were released. */
 function createCpusetUpdater({ runtime, podCache, cpusOf, log }: CpusetUpdaterDeps) {
   /** CPUs of the newest container by pod UID and container name. */
   const created = new Map<string, Map<string, string>>();
@@ -170,8 +172,8 @@ function createCpusetUpdater({ runtime, podCache, cpusOf, log }: CpusetUpdaterDe
       created.set(uid, ofPod.set(container, cpus));
     },
     forget: (uid: string) => void created.delete(uid),
-    /** Gives each running container its CPUs, unless it has them already. After a restart all of them are set once, because not every
-     *  runtime reports them.
+    /** Sets the CPUs of running containers that do not have them yet. After a restart, the CPUs of all containers are set once, because
+     *  not every runtime reports them.
      *  @throws unavailable. */
     async update(signal: AbortSignal) {
       const runs = running();

@@ -30,9 +30,9 @@ export interface OpenedPolicy {
   readonly assigned: Assignments;
 }
 
-/** Reads what the CPU manager needs from the target, which it does not change.
- *  @returns undefined for policy none. @throws TargetError in the kubelet's words if the policy cannot be used on the target, or its state
- *  there is of another policy; unavailable. */
+/** Reads the CPU topology and the saved state for the CPU manager; does not change the target.
+ *  @returns undefined for policy none. @throws TargetError in the kubelet's words if the target does not support the policy, or the
+ *  saved state was written with another policy; unavailable. */
 export async function openPolicy(
   settings: CpuManagerSettings,
   host: Pick<Host, "run" | "budget"> & { readonly fs: Pick<Host["fs"], "readFile"> },

@@ -27,9 +27,10 @@ export interface CpuMeasures {
   enabled(): void;
   /** A container's exclusive CPUs are requested, at each admission of its pod. */
   requested(): void;
-  /** They could not be assigned to a container, or to a pod with pod-level resources. @param wholeCores the policy only assigns whole cores. */
+  /** Exclusive CPUs could not be assigned to a container, or to a pod with pod-level resources. @param wholeCores true if the policy
+   *  only assigns whole cores. */
   failed(source: AssignmentSource, wholeCores: boolean): void;
-  /** A container has got CPUs. */
+  /** CPUs were assigned to a container. */
   assigned(kind: AssignmentKind): void;
   wholeCores(): void;
   /** Newly assigned CPUs share an L3 cache. */
@@ -45,7 +46,7 @@ export interface CpuAllocatorDeps {
   readonly commit: (own: ReadonlyMap<string, CpuSet>) => Promise<void>;
 }
 
-/** Allocates exclusive CPUs to the containers of a pod. Nothing is assigned to a pod before its allocation is committed. */
+/** Allocates exclusive CPUs to the containers of a pod. The assignments take effect when they are committed. */
 export function createCpuAllocator({ policy, assigned, measures, commit }: CpuAllocatorDeps, pod: Pod): PodAllocator {
   const { fullCores } = policy.options;
   const assigner = createPodAssigner(policy, assigned, pod);
@@ -139,7 +140,7 @@ function podHints({ policy, assigner, pod }: CpuHintInput) {
 
 interface CpuDemand {
   readonly available: CpuSet;
-  /** Additional CPUs, whose nodes must be part of a hint. */
+  /** CPUs of init containers, or already assigned ones, that are used in addition to `available`: a hint must include their nodes. */
   readonly required: CpuSet;
   readonly count: number;
 }

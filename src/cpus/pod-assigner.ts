@@ -30,7 +30,7 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
   return {
     own,
     free,
-    /** CPUs of the pod's init containers that the next container can reuse: they end before it starts. */
+    /** CPUs of the pod's init containers, which have ended before the next container starts: it can reuse them. */
     reusable: () => reusable,
     /** Assigns CPUs to the next container, which keeps CPUs that it already has.
      *  @param nodes NUMA nodes whose CPUs are taken first; undefined for any. @returns undefined for a container without exclusive CPUs.
@@ -49,7 +49,8 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
       reusable = endsEarly ? reusable.union(cpus) : reusable.difference(cpus);
       return cpus;
     },
-    /** Assigns CPUs to a pod with pod-level resources as a whole, and divides them among its containers. A pod keeps those that it has.
+    /** Assigns CPUs to a pod with pod-level resources as a whole, and divides them among its containers. A pod keeps CPUs that it already
+     *  has.
      *  @returns undefined for a pod that has some already, or requests none. @throws as `assign`. */
     assignWhole(nodes?: NumaNodes) {
       const count = podCpuCount(pod);
@@ -60,7 +61,8 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
       for (const [name, share] of dividePod(policy, pod, cpus)) own.set(name, share);
       return cpus;
     },
-    /** Why such a pod cannot be assigned CPUs: none are left for containers without exclusive ones. */
+    /** Rejection of a pod with pod-level resources whose containers without exclusive CPUs would get no CPUs; undefined if they get
+     *  some. */
     emptySharedPool() {
       if (!hasPodLevelResources(pod.spec)) return undefined;
       const exclusive = (container: Container) => exclusiveCpuCount(pod, container);
@@ -87,8 +89,9 @@ function alignedCpus({ topology, options }: StaticPolicy, nodes: NumaNodes): Cpu
   return new Set(aligned.map(({ id }) => id));
 }
 
-/** Divides the CPUs of a pod with pod-level resources among its containers: some have CPUs of their own, the others share the rest. An init
- *  container can use what the containers after it have; what sidecars have stays theirs.
+/** Divides the CPUs of a pod with pod-level resources among its containers: containers that request whole CPUs, with requests equal to
+ *  limits, get exclusive CPUs; the others share the rest. An init container can use CPUs that later containers get; CPUs of sidecars are
+ *  not reused.
  *  @returns CPUs by container name, and those of the whole pod. @throws Error in the kubelet's words.
  *  (kubelet, cm/cpumanager/policy_static.go) */
 export function dividePod(policy: StaticPolicy, pod: Pod, all: CpuSet): ReadonlyMap<string, CpuSet> {

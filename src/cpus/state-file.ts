@@ -67,7 +67,7 @@ function encodeState(state: CpuState): string {
   });
 }
 
-/** Parses a cpu_manager_state, the kubelet's file. (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt one. */
+/** Parses the kubelet's file cpu_manager_state. @returns undefined if it is corrupt. (kubelet, cm/cpumanager/state/checkpoint.go) */
 export function parseCpuState(text: string): CpuState | undefined {
   const file = recordIn(text);
   const state =
@@ -76,7 +76,7 @@ export function parseCpuState(text: string): CpuState | undefined {
   return isIntact(file?.["checksum"], expected) ? state : undefined;
 }
 
-/** Adds the CPUs of pods as a whole. @returns undefined for a corrupt entry. */
+/** Adds the CPUs that whole pods have. @returns undefined if an entry is corrupt. */
 function withPods(state: CpuState | undefined, entries: unknown): CpuState | undefined {
   const assigned = new Map(state?.assigned);
   for (const [uid, entry] of entriesOf(entries)) {
@@ -87,7 +87,7 @@ function withPods(state: CpuState | undefined, entries: unknown): CpuState | und
   return state && { ...state, assigned };
 }
 
-/** CPUs of pods' containers, without those of pods as a whole. */
+/** CPUs by pod and container, without the CPUs that whole pods have. */
 function ofContainers(assigned: Assignments) {
   return [...assigned].flatMap(([uid, own]) => {
     const containers = [...own].filter(([name]) => name !== wholePod);
@@ -101,13 +101,14 @@ function ofPods(assigned: Assignments): readonly (readonly [uid: string, cpus: C
   );
 }
 
-/** Parses the file that graftlet wrote before version 0.2. @returns undefined for a corrupt one. */
+/** Parses the file that graftlet wrote before version 0.2. @returns undefined if it is corrupt. */
 function parseFormerState(text: string): CpuState | undefined {
   const file = recordIn(text);
   return file?.["version"] === 1 ? stateOf(file["policy"], file["shared"], file["pods"]) : undefined;
 }
 
-/** FNV-1a over Go's typed dump of the state. @param hasPods the file has entries of pods as a whole: the kubelet's third version. */
+/** FNV-1a over Go's typed dump of the state. @param hasPods true if the file has entries for whole pods, as in the third version of
+ *  the kubelet's format. */
 function checksumOf({ policy, shared, assigned }: CpuState, hasPods: boolean): number {
   const entries = ofContainers(assigned).map(
     ([uid, own]) => [uid, dumpMap(own.map(([name, cpus]) => [name, formatCpus(cpus)]))] as const,

@@ -31,11 +31,11 @@ export interface StaticPolicy {
   readonly reserved: CpuSet;
 }
 
-/** Exclusive CPUs by pod UID and container name. A pod with pod-level resources can have CPUs as a whole, under `wholePod`; then its other
- *  containers have those that they share. */
+/** Exclusive CPUs by pod UID and container name. The CPUs of a pod with pod-level resources as a whole are under `wholePod`; its
+ *  containers without exclusive CPUs are then listed with the CPUs that they share. */
 export type Assignments = ReadonlyMap<string, ReadonlyMap<string, CpuSet>>;
 
-/** A pod that cannot get whole physical cores. */
+/** Error for a pod that cannot get whole physical cores. */
 export class SmtAlignmentError extends Error {}
 
 /** @param reserved reservedSystemCPUs; if empty, CPUs of the first cores are reserved for `reservedMilli`.
@@ -76,13 +76,14 @@ export function assignedCpus(assigned: Assignments): CpuSet {
   return new Set([...assigned.values()].flatMap((containers) => [...containers.values()].flatMap((cpus) => [...cpus])));
 }
 
-/** Number of exclusive CPUs of a container of a pod that `isPinned`: one that requests whole CPUs has them. */
+/** Number of exclusive CPUs of a container: its CPU request if that is a whole number, otherwise 0. In a pod with pod-level resources,
+ *  the container's requests must also equal its limits. @param pod a pod that `isPinned`. */
 export function exclusiveCpuCount(pod: Pod, container: Container): number {
   return wholeCpus(ownRequests(pod, container)["cpu"]);
 }
 
-/** Number of exclusive CPUs that such a pod needs at a time: init containers run one after the other, beside the sidecars started before
- *  them. */
+/** Maximum number of exclusive CPUs that a pod needs at one time: init containers run one after another, together with the sidecars
+ *  that were started before them. @param pod a pod that `isPinned`. */
 export function podCpuCount(pod: Pod): number {
   const ofPod = podLevelRequests(pod);
   if (ofPod) return wholeCpus(ofPod["cpu"]);
@@ -113,14 +114,14 @@ export function takeByPolicy(
   });
 }
 
-/** With full-pcpus-only a request has to be whole cores. @throws SmtAlignmentError */
+/** With full-pcpus-only, checks that a request is for whole cores. @throws SmtAlignmentError */
 export function checkAlignment({ topology, options }: StaticPolicy, count: number): void {
   const threads = cpusPer(topology, "core");
   if (options.fullCores && count % threads !== 0)
     throw new SmtAlignmentError(`SMT Alignment Error: requested ${count} cpus not multiple cpus per core = ${threads}`);
 }
 
-/** With full-pcpus-only a core with a reserved CPU is not available. @throws SmtAlignmentError if too few cores are. */
+/** With full-pcpus-only, checks that enough cores are free; a core with a reserved CPU is not free. @throws SmtAlignmentError */
 export function checkFreeCores(policy: StaticPolicy, assigned: Assignments, count: number): void {
   const { topology, options, reserved } = policy;
   if (!options.fullCores) return;

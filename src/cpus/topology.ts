@@ -4,14 +4,14 @@ import { CodedError } from "../lib/errors.ts";
 import { script } from "../seams/command.ts";
 import type { Host } from "../seams/host.ts";
 
-/** An online CPU and its place. IDs are the kernel's unless stated otherwise. */
+/** An online CPU, and its location in the machine. IDs are the kernel's unless stated otherwise. */
 export interface Cpu {
   readonly id: number;
-  /** Lowest ID of the CPUs of its physical core. */
+  /** The physical core: the lowest ID of its CPUs. */
   readonly core: number;
   readonly socket: number;
   readonly numaNode: number;
-  /** Its L3 cache, if only some cores of the NUMA node share it; otherwise its socket. */
+  /** The L3 cache, if only some cores of the NUMA node share it; otherwise the socket. */
   readonly cache: number;
 }
 
@@ -36,7 +36,7 @@ export function topologyOf(cpus: readonly Cpu[]): CpuTopology {
   };
 }
 
-/** Average number of CPUs in a part of the machine, rounded down, with which the kubelet calculates. */
+/** Average number of CPUs per part of the machine, rounded down as in the kubelet. */
 export function cpusPer({ cpus, count }: CpuTopology, level: CpuLevel): number {
   return count[level] === 0 ? 0 : Math.trunc(cpus.length / count[level]);
 }
@@ -55,7 +55,8 @@ grep -sH '' cpu/online node/node*/cpulist cpu/cpu[0-9]*/topology/core_id cpu/cpu
   cpu/cpu[0-9]*/cache/index*/id cpu/cpu[0-9]*/cache/index*/level cpu/cpu[0-9]*/cache/index*/shared_cpu_list
 exit 0`;
 
-/** Reads the target's CPU topology, in one round trip. @throws CodedError failed_precondition if the target has none; unavailable. */
+/** Reads the target's CPU topology, in one round trip. @throws CodedError failed_precondition if the target reports no CPUs;
+ *  unavailable. */
 export async function readTopology(host: Pick<Host, "run" | "budget">, signal: AbortSignal): Promise<CpuTopology> {
   const { stdout } = await host.run(script(readScript), { maxOutputBytes: maxBytes, signal });
   const topology = parseTopology(boundedLines(stdout, host.budget));
@@ -113,10 +114,11 @@ function numaNodesByCpu(
   return new Map(nodes.flatMap(([node, cpus]) => [...cpus].map((cpu) => [cpu, node] as const)));
 }
 
-/** Highest index of a CPU's caches that is searched. */
+/** Highest index in a CPU's list of caches that is examined. */
 const maxCacheIndex = 9;
 
-/** ID of a CPU's cache above level 2 that does not serve its whole NUMA node. @param nodeCpus CPUs that a cache of the node serves. */
+/** ID of the first cache above level 2 that a CPU shares with only some CPUs of its NUMA node; undefined if there is none.
+ *  @param nodeCpus number of CPUs of the NUMA node. */
 function partialCache(files: ReadonlyMap<string, string>, cpu: number, nodeCpus: number): number | undefined {
   for (let index = 0; index <= maxCacheIndex; index += 1) {
     const path = `cpu/cpu${cpu}/cache/index${index}`;

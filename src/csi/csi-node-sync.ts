@@ -22,7 +22,7 @@ const maxRetryDelayMs = 30_000;
 const factor = 8;
 
 /** Creates the CSINode once the Node exists. If the Node is replaced, creates it again and adds the registered drivers. The node
- *  is not Ready before. */
+ *  becomes Ready only then. */
 export function createCsiNodeSync({ csiNodes, drivers, nodes, onChange, clock, log }: CsiNodeSyncDeps) {
   let problem: string | undefined = "CSINode is not yet initialized";
   let syncedUid = "";

@@ -33,7 +33,7 @@ const migratedAnnotation = "storage.alpha.kubernetes.io/migrated-plugins";
 const migratedPlugins = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"]
   .map((name) => `kubernetes.io/${name}`)
   .join(",");
-/** Timeout of a registering driver for the node's CSINode, milliseconds. */
+/** Maximum time for which a registering driver waits for the node's CSINode, milliseconds. */
 const takeOverTimeoutMs = 120_000;
 const maxCount = 2 ** 31 - 1;
 
@@ -74,7 +74,7 @@ export function createCsiNodes(deps: CsiNodesDeps) {
         const why = "error adding CSI driver node info: driverNodeID must not be empty";
         throw new CodedError("invalid_argument", why);
       }
-      // Without the Node's UID it would mistake the CSINode for another node's.
+      // Before the Node's UID is known, the CSINode would be mistaken for another Node's.
       await untilAborted(own.takenOver, clock.within(takeOverTimeoutMs, signal));
       let hasCSIDriver = false;
       const onNode = async () => {
@@ -123,7 +123,7 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
   let owner = "";
   const read = (signal: AbortSignal) => ignoreNotFound(client.get<CSINode>(path, { signal }));
   const write = (changed: CSINode, signal: AbortSignal) => client.update<CSINode>(path, changed, { signal });
-  /** Reads or creates the CSINode. @throws conflict after deleting one of an earlier Node of the same name. */
+  /** Reads or creates the CSINode. @throws conflict after deleting the CSINode of an earlier Node of the same name. */
   const readOwned = async (signal: AbortSignal): Promise<CSINode> => {
     const made = () => client.create<CSINode>(all, newCsiNode(nodeName, owner), { signal });
     const found = (await read(signal)) ?? (await made());
@@ -212,7 +212,7 @@ const factor = 5;
 const jitter = 1.1;
 
 /** Retries a piece of work up to four times within half a second.
- *  @param what the work, for the message. @throws CodedError with all failures. */
+ *  @param what describes the work in the error. @throws CodedError with all failures. */
 async function retryWithBackoff<T>(
   clock: Clock,
   what: string,

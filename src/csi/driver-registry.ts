@@ -107,7 +107,7 @@ export function createCsiDriverRegistry(deps: CsiDriverRegistryDeps) {
   };
 }
 
-/** Publishes drivers with their topology, and logs which keys were omitted and what to do. */
+/** Publishes drivers with their topology, and logs the omitted topology keys with the remedy. */
 function createTopologyPublisher(
   { csiNodes, log }: Pick<CsiDriverRegistryDeps, "csiNodes" | "log">,
   registered: ReadonlyMap<string, RegisteredDriver>,

@@ -11,8 +11,8 @@ export interface LimitUpdatesDeps extends ListerDeps {
   readonly onCSIDriver: (driver: string, signal: AbortSignal) => Promise<void>;
 }
 
-/** Reads the volume limits of drivers periodically, at the interval in each CSIDriver; drivers without one are skipped.
- *  CSIDriver objects are watched only once a driver is registered: most nodes never have one.
+/** Reads the volume limits of drivers periodically, at the interval in each CSIDriver; drivers without an interval are skipped. CSIDriver
+ *  objects are watched only once a driver is registered: most nodes never have one.
  *  @see https://kubernetes.io/docs/concepts/storage/storage-limits/#mutable-csi-node-allocatable-count */
 export function createLimitUpdates({ refreshLimit, onCSIDriver, ...deps }: LimitUpdatesDeps) {
   const { clock, log } = deps;

@@ -149,8 +149,9 @@ interface ChoiceInput {
   readonly plugin: DevicePlugin;
 }
 
-/** Chooses the devices of a container: first those that init containers of its pod had, then those of the preferred NUMA nodes, then any. The
- *  plugin chooses where there is a choice: among the devices of the nodes if these suffice, otherwise among those left.
+/** Chooses the devices of a container: first devices that init containers of its pod had, then devices of the preferred NUMA nodes, then
+ *  any others. If there is a choice, the plugin decides: among the devices of the nodes if they suffice, otherwise among the remaining
+ *  devices.
  *  @throws Error in the kubelet's words if too few are available; the plugin's failure. (kubelet, devicemanager/manager.go) */
 async function chooseDevices(input: ChoiceInput, signal: AbortSignal): Promise<readonly string[]> {
   const { resource, required, available, reusable, plugin } = input;
@@ -174,7 +175,7 @@ async function chooseDevices(input: ChoiceInput, signal: AbortSignal): Promise<r
   return [...new Set([...enough, ...(await choose(available, enough)), ...others])].slice(0, required);
 }
 
-/** Available devices of the preferred nodes, and all others: those of other nodes before those without a node. */
+/** Available devices of the preferred nodes, and all others: devices of other nodes before devices without a node. */
 function byAffinity({ available, nodes, nodesOf }: ChoiceInput): {
   readonly aligned: readonly string[];
   readonly others: readonly string[];

@@ -38,7 +38,7 @@ export function createDeviceAllocations() {
       for (const [key] of over) known.delete(key);
       return over.length > 0;
     },
-    /** Frees the devices of a pod. @returns true when it had any. */
+    /** Frees the devices of a pod. @returns true if it had any. */
     remove(uid: string): boolean {
       const had = [...known].filter(([, one]) => one.uid === uid);
       for (const [key] of had) known.delete(key);

@@ -22,8 +22,8 @@ export interface AllocatorDeps extends AllocateDeps {
 
 type DeviceAllocator = Required<Pick<ResourceManager, "podAllocator" | "allocatable" | "release">>;
 
-/** Allocates devices to pods at their admission. A pod that has devices counts at least what is allocated as allocatable: a device that is no
- *  longer healthy must not end the pods that have it. */
+/** Allocates devices to pods at their admission. For a pod that already has devices, the allocatable amount is at least the allocated
+ *  amount: a device that became unhealthy must not terminate the pods that use it. */
 export function createAllocator(deps: AllocatorDeps): DeviceAllocator {
   const { inventory, allocations, loaded, serialize, allSourcesReady, isAlive, log } = deps;
   const isAlreadyRunning: IsAlreadyRunning = (uid) => !allSourcesReady() && isAlive(uid);

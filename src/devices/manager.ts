@@ -47,8 +47,8 @@ export interface DeviceManager extends ResourceManager {
   readonly handler: PluginHandler;
   /** Capacity and allocatable amounts of the plugins' resources. */
   amounts(): DeviceAmounts;
-  /** True if no device was ever allocated on this target: devices in the status of a Node of the same name belong to another
-   *  machine. */
+  /** True if no device was ever allocated on this target: devices in the status of an existing Node of this name then belong to
+   *  another machine. */
   startsAnew(signal: AbortSignal): Promise<boolean>;
 }
 

@@ -112,7 +112,7 @@ function hintsOfDevices(
   const needed = reusable.map(setOf).filter((nodes) => nodes !== 0n);
   const within = (nodes: NumaNodes, devices: readonly NumaNodes[]) =>
     devices.filter((of) => (of & nodes) !== 0n).length;
-  // Nodes without devices of the resource are left out, which changes no preference: they need not be tried.
+  // Nodes without devices of the resource are skipped: trying them would not change which hints are preferred.
   const withDevices = known.filter((id) => all.some((nodes) => hasNode(nodes, id)));
   return hintsFor({
     ids: withDevices.length > 0 ? withDevices : known,

@@ -12,9 +12,9 @@ export interface TargetNetworks {
   readonly separate: boolean;
 }
 
-/** The cluster's address ranges, as far as its objects specify them. */
+/** The cluster's address ranges that can be read from objects of the API. */
 export interface ClusterRanges {
-  /** Undefined if the API server does not report them. */
+  /** Ranges of Service addresses; undefined if the API server does not report them. */
   readonly services: readonly string[] | undefined;
   /** Ranges of other nodes' pods. */
   readonly pods: readonly string[];

@@ -21,7 +21,7 @@ export interface ClusterExamination {
 const testedMinors = [34, 35, 36];
 const checkTimeoutMs = 15_000;
 
-/** Checks the cluster as a node sees it, and the node as the cluster sees it. Writes nothing. */
+/** Checks the cluster as a node sees it, and the node as the cluster sees it. Writes nothing to the cluster. */
 export async function examineCluster(of: ClusterExamination, signal: AbortSignal): Promise<readonly Finding[]> {
   const bounded = (name: string, look: Check["look"]): Check => ({
     name,

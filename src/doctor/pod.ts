@@ -92,7 +92,7 @@ function daemonSetFindings(
   const setting = daemonSets ?? (hasOwnNetwork(network) ? "none" : "all");
   if (decideDaemonSetPod({ pod, status: undefined, existsInRuntime: false, setting, rootDir }).kind === "pod")
     return [];
-  const ofItself = daemonSets ? "" : ", the default of a new node with a network of its own";
+  const ofItself = daemonSets ? "" : ", the default of a new node with a separate pod network";
   const remedy =
     setting === "none" ? "set daemonSets: selected or all" : 'annotate its template with graftlet.dev/run: "true"';
   return [

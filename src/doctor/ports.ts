@@ -47,7 +47,7 @@ const listenerText = ({ pid, program }: ListeningProcess) => `process ${pid} (${
 /** A process that listens on a port of this machine. */
 interface ListeningProcess {
   readonly pid: number;
-  /** File name of its program. */
+  /** File name of the process's program. */
   readonly program: string;
 }
 

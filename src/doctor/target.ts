@@ -38,7 +38,7 @@ export interface TargetExamination {
 
 const checkTimeoutMs = 20_000;
 
-/** Checks a target without changing it. For an unreachable target, that is the only finding. */
+/** Checks a target without changing it. If the target is unreachable, there is no other finding. */
 export async function examineTarget(of: TargetExamination, signal: AbortSignal): Promise<readonly Finding[]> {
   const bounded = ({ name, look }: Check): Check => ({
     name,
@@ -193,9 +193,7 @@ async function clockOffset({ target: { host } }: TargetExamination, signal: Abor
   const offMs = Math.round(await host.clock.offsetMs(signal));
   const off = `${(Math.abs(offMs) / 1000).toFixed(1)} s ${offMs < 0 ? "behind" : "ahead of"} graftlet's`;
   if (Math.abs(offMs) < maxClockOffsetMs) return ok(`${off} clock`);
-  return warning(
-    `${off} clock: set both by NTP, or certificates and tokens are refused in pods that are not yet valid there`,
-  );
+  return warning(`${off} clock: set both by NTP, otherwise pods reject new certificates and tokens as not yet valid`);
 }
 
 async function resolver(
@@ -223,7 +221,7 @@ async function agents(of: TargetExamination, signal: AbortSignal): Promise<Check
     () => undefined,
     (error: unknown) => ({ error }),
   );
-  // On graftlet's own machine it is this node itself that responds.
+  // On graftlet's own machine, the node that responds is this node itself.
   if (other && record && !of.target.link)
     return ok(`the node is running: an agent responds, and ${of.rootDir} is this node's`);
   if (other) throw other.error;

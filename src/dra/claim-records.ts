@@ -17,7 +17,7 @@ export interface ClaimRecord {
   readonly namespace: string;
   /** UIDs of the pods that use it. */
   readonly pods: ReadonlySet<string>;
-  /** Devices by driver of the claim's allocation; a driver may have none. */
+  /** Prepared devices by driver; includes drivers of the claim's allocation that prepared no devices. */
   readonly drivers: ReadonlyMap<string, readonly PreparedDevice[]>;
 }
 

@@ -5,7 +5,7 @@ import { type ClaimUse, claimUsesOf } from "./claim-names.ts";
 import { type ClaimRecord, type ClaimRecords, type PreparedDevice, claimDevices } from "./claim-records.ts";
 import type { DeviceHealthRecords } from "./device-health.ts";
 
-/** Health of the devices of a container's claims, claim by claim; empty for an init container, whose status has none.
+/** Health of the devices of a container's claims, claim by claim; empty for an init container, whose status does not show health.
  *  (kubelet, cm/dra/manager.go)
  *  @param withMessages the feature gate ResourceHealthStatusMessage is on. */
 export function claimHealth(

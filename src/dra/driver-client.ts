@@ -12,7 +12,7 @@ import { type GrpcDeps, recordedCallToSocket } from "../host/grpc-session.ts";
 import { pluginLimits } from "../lib/bounded-decode.ts";
 import { type GrpcMethod, serverStreamingCall } from "../lib/grpc.ts";
 
-/** The kubelet plugin of a DRA driver. Every call throws CodedError, whose message is the failure in Go's format; the signal's reason. */
+/** The kubelet plugin of a DRA driver. Every call throws a CodedError with the failure in Go's format, or the signal's reason. */
 export type DraDriverClient = ReturnType<typeof createDraDriverClient>;
 
 /** Durations of operations on pods' claims and of calls of drivers, and the number of claims, for metrics. */
@@ -40,10 +40,10 @@ const userAgent = "graftlet-dra-manager";
 /** A plugin to call. */
 export interface DriverEndpoint {
   readonly driver: string;
-  /** Its socket on the target. */
+  /** Path of the plugin's socket on the target. */
   readonly endpoint: string;
   readonly service: PrepareService;
-  /** The connection to it; undefined if there is none: a call then opens its own. */
+  /** Current connection to the plugin; if undefined, each call opens its own. */
   session(): ClientHttp2Session | undefined;
 }
 

@@ -107,7 +107,8 @@ export function createDraDriverRegistry(deps: DriverRegistryDeps) {
   };
 }
 
-/** Connects to a plugin, and again after each loss, until the plugin is gone. @param use resolves once the session has closed. */
+/** Keeps a connection to a plugin open, with a new one after each loss, until the plugin is gone. @param use resolves once the session
+ *  has closed. */
 async function keepConnected(
   { host, clock, log }: DriverRegistryDeps,
   { endpoint, gone }: RegisteredPlugin,
@@ -142,7 +143,7 @@ async function watchHealth(
     try {
       for await (const devices of watchDeviceHealth(session, host, signal)) onHealth(driver, devices);
     } catch (err) {
-      // The driver does not report health, and will not as long as it runs.
+      // The driver does not report health; only a new version of it could.
       if (hasCode(err, "unimplemented")) return;
       if (!signal.aborted) log.debug({ err, driver }, "cannot follow the health of a DRA driver's devices; retrying");
     } finally {

@@ -36,7 +36,7 @@ export interface DraManagerDeps extends ClockAndLog {
 }
 
 export interface DeviceHealthSettings {
-  /** The drivers' messages are shown as well. */
+  /** True if the drivers' messages are shown as well. */
   readonly withMessages: boolean;
   /** Called with the UID of each pod with a device whose health has changed. */
   readonly onChange: (uid: string) => void;

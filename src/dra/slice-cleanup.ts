@@ -14,8 +14,8 @@ const initialRetryDelayMs = 1_000;
 const maxRetryDelayMs = 300_000;
 const resourceSlices = "/apis/resource.k8s.io/v1/resourceslices";
 
-/** Deletes ResourceSlices of drivers that are not usable, so that no pods are scheduled for their devices; at its start those of all drivers
- *  of the node, as none has registered yet.
+/** Deletes ResourceSlices of unusable drivers, so that no pods are scheduled for their devices. At startup, when no driver has registered
+ *  yet, it deletes the slices of all drivers of the node.
  *  (kubelet, cm/dra/plugin/dra_plugin_manager.go) */
 export function createSliceCleanup({ client, nodeName, clock, log }: SliceCleanupDeps) {
   const pending = new Map<string, AbortController>();

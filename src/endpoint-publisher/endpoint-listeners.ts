@@ -18,8 +18,9 @@ export interface EndpointListenersDeps extends ClockAndLog {
   /** Concurrent connections of all nodes of the process; this node acquires its own as `nodeName`. */
   readonly connections: FairShares;
   readonly nodeName: string;
-  /** Maximum number of concurrent connections of this node, 4,096 by default. A single port gets half of them, and so does a single peer
-   *  address, which gets half of a port's. */
+  /** Maximum number of concurrent connections of this node, 4,096 by default. They are divided by fair shares between ports and
+   *  between peer addresses: a single port or peer address gets at most half of them, and a peer address at most half of a port's
+   *  share. */
   readonly maxConnections?: number;
 }
 
@@ -29,19 +30,19 @@ export interface PublishedPort {
   readonly port: number;
 }
 
-/** Local ports that forward to ports of pods on the target. */
+/** Manages local ports that forward to ports of pods on the target. */
 export type EndpointListeners = ReturnType<typeof createEndpointListeners>;
 
 interface OpenPort extends PublishedPort {
   readonly server: Server;
   readonly connections: Set<Socket>;
-  /** Runs while the port is no longer wanted. */
+  /** Timer that closes the port; set once the port is no longer wanted. */
   closing?: Timer | undefined;
 }
 
 /** Time limit for connecting to a pod, milliseconds. */
 const dialTimeoutMs = 10_000;
-/** Time that the cluster's nodes get to see that an endpoint is gone, milliseconds. */
+/** Time for the cluster's nodes to notice that an endpoint is gone, milliseconds. */
 const closeDelayMs = 10_000;
 /** Port range to listen on, fixed so that a NetworkPolicy can name it. */
 const firstPort = 20_000;
@@ -169,8 +170,8 @@ function publishedPortKey({ uid, port }: PublishedPort): string {
   return `${uid}:${port}`;
 }
 
-/** Listens on the next free port. An avoided port is used only if no other is free: otherwise anybody who may write EndpointSlices could
- *  block them all. @throws unavailable when no port is free. */
+/** Listens on the next free port. An avoided port is used only if no other is free: otherwise anyone with write access to
+ *  EndpointSlices could block all ports. @throws unavailable when no port is free. */
 async function listenNext(
   host: string,
   turn: { next: number },

@@ -164,7 +164,7 @@ function agreedPodAddress(shown: ApiPod | undefined, seen: RuntimePod | undefine
   return address !== undefined && isIPv4(address) && has.includes(address) ? address : undefined;
 }
 
-/** Describes Services that select pods of this node and through which the cluster cannot reach them, or not in every way. Undefined if
+/** Describes Services that select pods of this node but through which the cluster cannot reach them, or only on some ports. Undefined if
  *  there are none. Pure.
  *  @param pods as the API server has them. */
 export function unsupportedServicesText(services: readonly Service[], pods: readonly Pod[]): string | undefined {

@@ -18,8 +18,8 @@ export interface ServiceEndpointPort {
   readonly appProtocol?: string;
 }
 
-/** Returns the TCP endpoints that pods are of Services with an IPv4 cluster address, by the rules of the cluster's endpoint slice
- *  controller. Pods on the host network are omitted, as their address is the machine's. Pure.
+/** Returns the pods that are TCP endpoints of Services with an IPv4 cluster IP, by the rules of the cluster's endpoint slice controller.
+ *  Host network pods are omitted, because they have the machine's address. Pure.
  *  @param pods as the API server has them.
  *  @see https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/ */
 export function serviceEndpoints(services: readonly Service[], pods: readonly Pod[]): readonly ServiceEndpoint[] {
@@ -37,7 +37,7 @@ function isPublishable({ spec }: Service): boolean {
   return spec?.type !== "ExternalName" && (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).some((one) => isIPv4(one));
 }
 
-/** True for a pod that has an address of its own and is not terminal. */
+/** True for a pod with its own IPv4 address, not the host's, that is not terminal. */
 export function isEndpointCandidate({ spec, status }: Pod): boolean {
   return spec.hostNetwork !== true && !isTerminal(status?.phase) && isIPv4(status?.podIP ?? "");
 }

@@ -31,7 +31,7 @@ export interface EvictDeps {
 export interface EvictionRequest {
   /** The kubelet's message. */
   readonly message: string;
-  /** Message of the condition DisruptionTarget; absent for a pod that broke its own limits. */
+  /** Message of the condition DisruptionTarget; absent for a pod that exceeded its own limits. */
   readonly disruption?: string;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly graceSeconds: number;

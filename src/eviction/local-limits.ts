@@ -111,7 +111,7 @@ function total(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-/** A pod's volumes that count: those with their own limit, and all on disk if the pod has a limit. */
+/** Paths of a pod to measure: volumes with their own limit, all volumes on disk if the whole pod has a limit, and logs. */
 function podPathsOf(
   { volumes, podCache, ...roots }: StorageUsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,

@@ -49,7 +49,7 @@ export function createEviction(deps: EvictionDeps): Runnable {
     if (hasWaited || !allSourcesReady()) return false;
     hasWaited = true;
     const pods = terminatedPods();
-    // Each pod with an object gets a worker, if only for its cleanup.
+    // Every pod with an API object gets a worker, at least for its cleanup.
     await waitForCleanup(deps, pods, (phase) => phase === "finished", signal);
     return pods.length > 0;
   };

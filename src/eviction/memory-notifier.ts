@@ -22,9 +22,10 @@ const minCrossingIntervalMs = 1_000;
 /** Maximum number and length (characters) of logged reasons, which come from the target. */
 const [maxReasons, maxReasonLength] = [16, 512];
 
-/** Subscribes to the target kernel's memory cgroup notifications (KubeletConfiguration.kernelMemcgNotification). Without perl or kernel
- *  support logs that once; memory is then observed at the usual interval only.
- *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#kubelet-may-not-observe-memory-pressure-right-away */
+/** Subscribes to the target kernel's memory cgroup notifications (KubeletConfiguration.kernelMemcgNotification). If perl or kernel
+ *  support is missing, this is logged once, and memory is observed at the usual interval only.
+ *  @see
+ *  https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#kubelet-may-not-observe-memory-pressure-right-away */
 export function createMemoryNotifier(deps: MemoryNotifierDeps) {
   const { host, clock, log } = deps;
   const logged = new Set<string>();
@@ -84,7 +85,7 @@ export function createMemoryNotifier(deps: MemoryNotifierDeps) {
       sendBounds(now, bounds);
       bounds = now;
     },
-    /** Resolves when a bound is crossed; at once if that happened since it last resolved. Also resolves when the signal aborts. */
+    /** Resolves when a bound is crossed; immediately if one was crossed since the last call. Also resolves when the signal aborts. */
     async crossed(signal: AbortSignal) {
       if (!hasCrossed) await once(crossings, "crossed", { signal }).catch(() => undefined);
       if (!signal.aborted) hasCrossed = false;

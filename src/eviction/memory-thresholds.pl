@@ -1,6 +1,6 @@
-# Takes lines `BYTES DIRECTORY NAME` (BYTES is `-` to remove a threshold), and prints `crossed NAME` when the kernel reports it.
-# cgroup.event_control of cgroup version 1 wants a file descriptor for events, which no command makes. The program ends with its standard
-# input, also when its starter is killed. https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#memory-thresholds
+# Reads lines `BYTES DIRECTORY NAME` (BYTES is `-` to remove a threshold), and prints `crossed NAME` when the kernel reports a crossing.
+# A program is needed because cgroup.event_control of cgroup v1 requires an eventfd, which no shell command can create. It ends when its
+# standard input is closed, so also when its parent is killed. https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#memory-thresholds
 use strict;
 use POSIX ();
 my %eventfd2 = (x86_64 => 290, aarch64 => 19, riscv64 => 19, i686 => 328, armv7l => 356, ppc64le => 314, s390x => 318);

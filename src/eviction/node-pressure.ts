@@ -169,7 +169,7 @@ async function reclaimNodeLevel(
 
 type Step = (signal: AbortSignal) => Promise<unknown>;
 
-/** Reclaim steps for a signal: those that free space on its file system. */
+/** Reclaim steps that free space on the file system of a signal. */
 function reclaimSteps(
   reclaim: Reclaim,
   name: NodeSignal,

@@ -32,8 +32,8 @@ export interface NodeObservation {
 
 const observationTimeoutMs = 5_000;
 
-/** Observes the resources of all eviction signals. What cannot be read is omitted and logged once; a hanging read does not
- *  delay the others, and is not repeated before it has ended. */
+/** Observes the resources of all eviction signals. Unreadable resources are omitted and logged once. A read that hangs does not delay
+ *  the others, and is not repeated before it has ended. */
 export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Promise<NodeObservation> {
   const { host, rootDir, cgroupVersion: version, maxPid } = deps;
   const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) =>
@@ -124,7 +124,7 @@ interface RuntimePaths {
   readonly disks: DiskLayout;
 }
 
-/** Determines once, as soon as the runtime answers, the file systems of its files. */
+/** Determines the file systems with the runtime's images and layers, once, as soon as the runtime responds. */
 function createRuntimePaths(
   { host, images: runtime, rootDir }: ObserverDeps,
   reading: <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => ResourceReader<T>,

@@ -1,6 +1,6 @@
 // Ports of other stages that eviction needs, and the usage that they measure.
 
-/** Frees space on the target by removing what no pod needs. */
+/** Frees space on the target by removing unused containers and images. */
 export interface Reclaim {
   /** Removes dead containers beyond the limits, and all containers and sandboxes of terminated pods, deleted or not.
    *  @throws if the runtime cannot be queried. */
@@ -29,7 +29,7 @@ export interface PodUsage {
   /** Working set, bytes. */
   readonly memoryBytes?: number;
   readonly processes?: number;
-  /** By name. */
+  /** Usage of containers, by name. */
   readonly containers: ReadonlyMap<string, ContainerUsage>;
   /** Volumes on the node's disk by name, without memory-backed volumes and claims. */
   readonly volumes: ReadonlyMap<string, DiskUsage>;

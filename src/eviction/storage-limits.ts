@@ -82,7 +82,8 @@ function named(limits: readonly (readonly [name: string, text: string | undefine
   );
 }
 
-/** The sum is printed in the unit of its parts. */
+/** Limit of a whole pod. Its text has binary suffixes (Ki, Mi) if a container's limit has one, otherwise decimal ones. @param total
+ *  sum of the limits. */
 function ofWholePod({ spec }: Pod, total: string): Limit {
   const parts = [...spec.containers, ...(spec.initContainers ?? [])].map(limitOf);
   const bytes = quantityValue(total);

@@ -60,7 +60,7 @@ const containerSignals = {
   "containerfs.inodesFree": { node: "nodefs.inodesFree", image: "imagefs.inodesFree" },
 } as const;
 
-/** Adds thresholds of containerfs: those of the file system with the containers' layers.
+/** Adds thresholds for containerfs, copied from the thresholds of the file system that holds the containers' layers.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
 export function withContainerThresholds(
   thresholds: readonly Threshold[],

@@ -146,8 +146,8 @@ async function removePodLogs(
   });
 }
 
-/** True if no source wants the pod and the runtime does not have it: only its logs are left. On a shared runtime such a directory may
- *  belong to another node. */
+/** True if no source wants the pod and the runtime does not have it: only its logs are left. Always false on a shared runtime, where
+ *  such logs may belong to another node. */
 function isUnknown(
   { desired, podCache, worker, inspector, ownerLabels, allSourcesReady }: ContainerCollectionDeps,
   uid: string,

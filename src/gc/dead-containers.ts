@@ -68,7 +68,7 @@ export function deadSandboxes(
   );
 }
 
-/** @param counts true if a container that was created and never started counts as dead. */
+/** True for a container that does not run. @param counts true if a created container that never started counts as dead. */
 function isDead({ state }: Container, counts: boolean): boolean {
   if (state === ContainerState.CONTAINER_CREATED) return counts;
   return state !== ContainerState.CONTAINER_RUNNING;

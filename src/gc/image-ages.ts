@@ -6,7 +6,7 @@ export interface UnusedImage {
   /** Bytes. */
   readonly size: number;
   readonly firstDetected: number;
-  /** When it was last seen in use; negative infinity if never. */
+  /** When the image was last seen in use; negative infinity if never. */
   readonly lastUsed: number;
 }
 

@@ -115,7 +115,7 @@ async function pruneRecords({ prunePulls, present: { ids, since }, log }: Collec
   });
 }
 
-/** @returns unused images, in removal order. @throws when the runtime cannot be reached. */
+/** @returns unused images, in removal order. @throws if the runtime cannot be reached. */
 async function detect(collector: Collector, signal: AbortSignal): Promise<readonly UnusedImage[]> {
   const { runtime, podCache, pulled, ages, clock } = collector;
   const began = clock.monotonic();

@@ -22,8 +22,9 @@ export interface PulledImages {
   /** All names of an image, tags first, if this node pulled each of them for it; otherwise undefined. */
   namesOf(image: Image): readonly string[] | undefined;
   /** Reconciles the record with a list of all images: names that were removed or moved to another image no longer belong to this node;
-   *  pulls that an earlier process did not see complete do. @param listedAt Clock.monotonic() before the listing began.
-   *  @throws when the target cannot be reached. */
+   *  names whose pull an earlier process started, and did not see complete, now do. @param listedAt Clock.monotonic() before the listing
+   *  began.
+   *  @throws if the target cannot be reached. */
   reconcile(images: readonly Image[], listedAt: number, signal: AbortSignal): Promise<void>;
 }
 
@@ -181,7 +182,7 @@ function recordFile(rootDir: string): string {
 }
 
 /** Reads the record; empty if there is none. A corrupt record is renamed, and images listed only there are never collected.
- *  @throws when the target cannot be read. */
+ *  @throws if the target cannot be read. */
 async function readPulledNames(
   fs: Pick<HostFs, "readFile" | "apply">,
   rootDir: string,

@@ -14,7 +14,7 @@ export interface DeploymentDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "patch">;
   readonly clock: Clock;
   readonly deployment: DeploymentName;
-  /** Timeout for its Pods to terminate. */
+  /** Timeout for the Deployment's Pods to terminate, milliseconds. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }

@@ -19,7 +19,7 @@ export interface LeaveDeps {
   readonly nodes: readonly string[];
   /** graftlet's Deployment; undefined if someone else stops it. */
   readonly deployment: DeploymentName | undefined;
-  /** Stops the nodes where they run in this process; absent if they do not. */
+  /** Stops the nodes if they run in this process; otherwise absent. */
   readonly stop?: (signal: AbortSignal) => Promise<void>;
   /** Timeout for pods to terminate, and again for graftlet to stop and release its targets. */
   readonly timeoutMs: number;
@@ -188,9 +188,9 @@ const pollIntervalMs = 1_000;
 /** A node that has been unready for this long is not expected to terminate pods. */
 const unreadyTimeoutMs = 30_000;
 
-/** Deletes the node's pods with their own grace periods and waits until they are gone, the timeout expires, or no agent is there
- *  to terminate them. Pods with volumes come first, for half of the time: one of the others may be the volumes' driver. Mirror
- *  pods stay, and so do pods of DaemonSets, which would be recreated at once; cleaning the target terminates them. */
+/** Deletes the node's pods with their own grace periods and waits until they are gone, the timeout expires, or no agent is there to
+ *  terminate them. Pods with volumes are deleted first and get half of the timeout, because another pod may be the volumes' driver.
+ *  Mirror pods stay, and so do pods of DaemonSets, which would be recreated at once; cleaning the target terminates them. */
 async function deletePods(deps: DeletePodsDeps, signal: AbortSignal): Promise<void> {
   const { clock, nodeName, say } = deps;
   const deadline = clock.monotonic() + deps.timeoutMs;

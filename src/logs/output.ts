@@ -10,7 +10,7 @@ export type LogOutput = ReturnType<typeof createLogOutput>;
 
 /** @param onBadLine called for lines that do not parse, which are skipped. */
 export function createLogOutput(options: LogOptions, out: Writable, onBadLine: () => void) {
-  // A client that disconnects closes it, which `flush` detects.
+  // When the client disconnects, the stream is closed, which `flush` detects.
   out.on("error", () => undefined);
   const pieces: Buffer[] = [];
   let parse: LineParser | undefined;
@@ -92,7 +92,7 @@ interface ParsedLine {
   readonly text: Buffer;
 }
 
-/** Parses a line; undefined if it is not of this format. */
+/** Parses a line; returns undefined if it does not have the parser's format. */
 type LineParser = (line: Buffer) => ParsedLine | undefined;
 
 const space = 0x20;

@@ -13,7 +13,7 @@ export function blockBuffer(): Buffer {
 export interface LogReading {
   readonly file: HostFile;
   readonly inode: number;
-  /** Rotation time in its name, if it was opened by that name. */
+  /** Rotation time in the file's name; absent if it was opened under a name without a time. */
   readonly rotatedAt?: string;
   readonly buffer: Buffer;
   /** Bytes read so far. */

@@ -73,7 +73,7 @@ function extendedHint(
   throw new Error("[memorymanager] failed to find NUMA nodes to extend the current topology hint");
 }
 
-/** The preferred hint with the fewest nodes, else any with the fewest. */
+/** The preferred hint with the fewest nodes; if none is preferred, the hint with the fewest nodes. */
 function bestOf(hints: readonly NodesHint[]): NodesHint | undefined {
   return hints.reduce<NodesHint | undefined>((best, hint) => {
     if (!best || hint.preferred !== best.preferred) return !best || hint.preferred ? hint : best;

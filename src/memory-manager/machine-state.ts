@@ -64,7 +64,7 @@ export function reserveBlock(machine: MachineState, block: MemoryBlock, bytes: n
   return moveMemory(machine, { ...block, bytes }, 1);
 }
 
-/** Returns the memory of a block. */
+/** Returns the state in which a block's memory is free again. */
 export function releaseBlock(machine: MachineState, block: MemoryBlock): MachineState {
   return moveMemory(machine, block, -1);
 }

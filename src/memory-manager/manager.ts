@@ -36,11 +36,11 @@ export interface MemoryManager extends ResourceManager {
   allocatableMemory(): readonly MemoryBlock[];
 }
 
-/** Interval at which unsaved states are saved, and memory of pods is released that ended while graftlet did not run, milliseconds. */
+/** Interval for saving an unsaved state and for releasing memory of pods that ended while graftlet did not run, milliseconds. */
 const reconcileMs = 10_000;
 
-/** Memory manager with the policy Static: each container of a Guaranteed pod gets its memory on as few NUMA nodes as possible, and uses no
- *  memory of others. @see https://kubernetes.io/docs/tasks/administer-cluster/memory-manager/ */
+/** Memory manager with the policy Static: each container of a Guaranteed pod gets its memory on as few NUMA nodes as possible, and
+ *  cannot use memory of other nodes. @see https://kubernetes.io/docs/tasks/administer-cluster/memory-manager/ */
 export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
   const { fs, rootDir, measures, clock, log } = deps;
   const memory = { state: deps.state };

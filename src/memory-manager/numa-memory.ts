@@ -10,7 +10,7 @@ export interface NumaMemory {
   readonly id: number;
   /** Total memory, including huge pages. */
   readonly bytes: number;
-  /** Memory in huge pages by resource name, such as `hugepages-2Mi`; also of sizes without pages. */
+  /** Memory in huge pages by resource name, such as `hugepages-2Mi`; including sizes without any pages. */
   readonly hugePages: ReadonlyMap<string, number>;
 }
 
@@ -19,7 +19,7 @@ export type MemoryTopology = readonly NumaMemory[];
 
 /** Maximum number of NUMA nodes. All sets of nodes are considered for each pod, so a target must not be able to report too many. */
 const maxNodes = 8;
-/** Maximum size of the lines that are read, bytes: of 1,024 nodes with eight sizes of huge pages. */
+/** Maximum size of the output, bytes: enough for 1,024 nodes with eight sizes of huge pages. */
 const maxBytes = 2 ** 20;
 /** Prints the files that describe the memory of NUMA nodes, each line after its path. */
 const readScript = `cd /sys/devices/system/node || exit 0
@@ -27,8 +27,8 @@ grep -sH MemTotal: node[0-9]*/meminfo
 grep -sH '' node[0-9]*/hugepages/hugepages-*/nr_hugepages
 exit 0`;
 
-/** Reads the memory of the target's NUMA nodes, in one round trip. @throws CodedError failed_precondition if the target has none, or too
- *  many; unavailable. */
+/** Reads the memory of the target's NUMA nodes, in one round trip. @throws CodedError failed_precondition if the target reports no
+ *  NUMA nodes, or too many; unavailable. */
 export async function readMemoryTopology(
   host: Pick<Host, "run" | "budget">,
   signal: AbortSignal,
@@ -36,7 +36,7 @@ export async function readMemoryTopology(
   const { stdout } = await host.run(script(readScript), { maxOutputBytes: maxBytes, signal });
   const topology = parseMemoryTopology(boundedLines(stdout, host.budget));
   if (!topology.some(({ bytes }) => bytes > 0))
-    throw new CodedError("failed_precondition", "the machine does not tell the memory of its NUMA nodes");
+    throw new CodedError("failed_precondition", "the machine does not report the memory of its NUMA nodes");
   if (topology.length > maxNodes)
     throw new CodedError(
       "failed_precondition",

@@ -22,9 +22,9 @@ export interface MemoryManagerSettings extends MemoryReservations {
   readonly policy: "None" | "Static";
 }
 
-/** Reads what the memory manager needs from the target, which it does not change.
- *  @returns the target's memory with what containers had before a restart; undefined for policy None.
- *  @throws TargetError in the kubelet's words if the policy cannot be used on the target, or its state there is of another policy or
+/** Reads the NUMA nodes' memory and the saved state for the memory manager; does not change the target.
+ *  @returns the target's memory, with the allocations from before a restart; undefined for policy None.
+ *  @throws TargetError in the kubelet's words if the target does not support the policy, or the saved state is from another policy or
  *  machine; unavailable. */
 export async function openMemory(
   settings: MemoryManagerSettings,
@@ -54,7 +54,7 @@ export function describeMemory({ machine }: MemoryState): string {
   const nodes = [...machine].map(([id, { tables }]) => {
     const { allocatable = 0, systemReserved = 0, reserved = 0 } = tables.get("memory") ?? {};
     const [all, system, ofPods] = [allocatable, systemReserved, reserved].map((bytes) => (bytes / 2 ** 30).toFixed(1));
-    return `NUMA node ${id}: ${all} GiB for pods, of which Guaranteed ones have ${ofPods} GiB; ${system} GiB reserved`;
+    return `NUMA node ${id}: ${all} GiB for pods, ${ofPods} GiB of it allocated to Guaranteed pods; ${system} GiB reserved`;
   });
   return nodes.join("; ");
 }

@@ -12,9 +12,9 @@ import { type MemoryState, allocateMemory, allocatePodMemory, emptyPodMemory, to
 export interface MemoryMeasures {
   /** A container's memory is requested, at each admission of its pod. */
   requested(): void;
-  /** It could not be allocated to a container, or to a pod with pod-level resources. */
+  /** Memory could not be allocated to a container, or to a pod with pod-level resources. */
   failed(source: AssignmentSource): void;
-  /** A container has got memory. @param types number of types of memory. */
+  /** Memory was allocated to a container. @param types number of types of memory. */
   assigned(kind: AssignmentKind, types: number): void;
 }
 
@@ -33,7 +33,7 @@ export function createMemoryAllocator({ memory, measures, save }: MemoryAllocato
       try {
         return topologyHints(memory.state, pod, container);
       } catch {
-        // The allocation fails for the same reason, and says it.
+        // The allocation then fails for the same reason, and reports it.
         return new Map();
       }
     },
@@ -66,13 +66,13 @@ export function createMemoryAllocator({ memory, measures, save }: MemoryAllocato
       }
     },
     async commit() {
-      // A pod whose record cannot be saved starts nevertheless, as in a kubelet: after a restart its memory may be on other nodes.
+      // As in the kubelet, a pod starts even if its record cannot be saved: after a restart its memory may be on other nodes.
       if (memory.state !== before) await save();
     },
   };
 }
 
-/** Counts what the containers of a pod with pod-level resources have got. */
+/** Counts the containers of a pod with pod-level resources by kind of assignment. */
 function countAssignments(measures: MemoryMeasures, pod: Pod): void {
   const { initContainers = [], containers } = pod.spec;
   for (const container of [...initContainers, ...containers]) {

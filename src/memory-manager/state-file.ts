@@ -70,7 +70,7 @@ function blockToWire({ nodes, type, bytes }: MemoryBlock) {
   return { numaAffinity: idsOfNodes(nodes), type, size: bytes };
 }
 
-/** Memory of pods' containers, without that of pods as a whole. */
+/** Memory by pod and container, without the memory that whole pods have. */
 function ofContainers(assigned: MemoryState["assigned"]) {
   return [...assigned].flatMap(([uid, own]) => {
     const containers = [...own].filter(([name]) => name !== wholePod);
@@ -86,7 +86,8 @@ function ofPods(
   );
 }
 
-/** FNV-1a over Go's typed dump of the state. @param hasPods the file has entries of pods as a whole: the kubelet's second version. */
+/** FNV-1a over Go's typed dump of the state. @param hasPods true if the file has entries for whole pods, as in the second version of
+ *  the kubelet's format. */
 function checksumOf({ policy, machine, assigned }: SavedMemory, hasPods: boolean): number {
   const nodes = [...machine].map(([id, node]) => [id, dumpNode(node)] as const);
   const blocksOf = (blocks: readonly MemoryBlock[]) => dumpList(blocks.map(dumpBlock));
@@ -118,7 +119,8 @@ function dumpBlock({ nodes, type, bytes }: MemoryBlock): string {
   return `{NUMAAffinity:([]int)${dumpList(idsOfNodes(nodes))} Type:(v1.ResourceName)${type} Size:(uint64)${bytes}}`;
 }
 
-/** Parses a memory_manager_state, the kubelet's file. (kubelet, cm/memorymanager/state/checkpoint.go) @returns undefined for a corrupt one. */
+/** Parses the kubelet's file memory_manager_state. @returns undefined if it is corrupt. (kubelet,
+ *  cm/memorymanager/state/checkpoint.go) */
 export function parseMemoryState(text: string): SavedMemory | undefined {
   const file = recordIn(text);
   const state = file && stateOf(file);
@@ -126,7 +128,7 @@ export function parseMemoryState(text: string): SavedMemory | undefined {
   return isIntact(file?.["checksum"], expected) ? state : undefined;
 }
 
-/** Parses the file that graftlet wrote before version 0.2: a version, and the kubelet's fields. @returns undefined for a corrupt one. */
+/** Parses the file that graftlet wrote before version 0.2: a version, and the kubelet's fields. @returns undefined if it is corrupt. */
 function parseFormerState(text: string): SavedMemory | undefined {
   const file = recordIn(text);
   return file?.["version"] === 1 ? stateOf(file) : undefined;
@@ -184,14 +186,14 @@ function amountOf(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && Number(value) >= 0 ? Number(value) : undefined;
 }
 
-/** @returns undefined if an item is invalid; an empty list for a missing one. */
+/** Converts the items of a list. @returns undefined if an item is invalid; an empty list if the list is missing. */
 function listOf<T>(value: unknown, itemOf: (item: unknown) => T | undefined): readonly T[] | undefined {
   const items = (Array.isArray(value) ? value : []).map(itemOf);
   const right = items.filter((item) => item !== undefined);
   return right.length === items.length ? right : undefined;
 }
 
-/** @returns undefined if a value is invalid; an empty map for a missing one. */
+/** Converts the values of a map. @returns undefined if a value is invalid; an empty map if the map is missing. */
 function mapOf<T>(value: unknown, valueOf: (value: unknown) => T | undefined): ReadonlyMap<string, T> | undefined {
   const map = new Map<string, T>();
   for (const [name, wire] of entriesOf(value)) {

@@ -9,8 +9,8 @@ import { type TopologyHint, type TopologyHints, unaligned } from "../topology-hi
 import { type MemoryRequest, chooseNodes, memoryHints } from "./hints.ts";
 import { type MachineState, type MemoryBlock, releaseBlock, reserveBlock } from "./machine-state.ts";
 
-/** Memory blocks by container name. A container whose memory was released before its pod ended has none, but an entry. A pod with pod-level
- *  resources can have memory as a whole, under `wholePod`; the blocks of its containers are then parts of it. */
+/** Memory blocks by container name. A container whose memory was released before its pod ended has an entry without blocks. The memory
+ *  of a pod with pod-level resources as a whole is under `wholePod`; the blocks of its containers are then parts of it. */
 export type PodMemory = ReadonlyMap<string, readonly MemoryBlock[]>;
 
 export interface MemoryState {
@@ -19,8 +19,8 @@ export interface MemoryState {
   readonly assigned: ReadonlyMap<string, PodMemory>;
 }
 
-/** Allocates memory to a container of a pod that `isPinned`, unless the container only shares what its pod has. It takes over what init containers before it have on the same nodes, as they
- *  have ended by then; a container keeps what it has.
+/** Allocates memory to a container of a pod that `isPinned`. Does nothing if the container already has memory, or only shares the memory
+ *  of its pod. Memory that earlier init containers have on the same nodes is reused, since they have ended when this container starts.
  *  @param hint of the topology manager. @throws Error in the kubelet's words. */
 export function allocateMemory(
   state: MemoryState,
@@ -44,7 +44,8 @@ export function allocateMemory(
   return { machine, assigned: new Map(state.assigned).set(uid, containers) };
 }
 
-/** Allocates memory to a pod with pod-level resources as a whole, and divides it among its containers. A pod keeps what it has.
+/** Allocates memory to a pod with pod-level resources as a whole, and divides it among its containers. A pod keeps memory that it already
+ *  has.
  *  @param hint of the topology manager. @throws Error in the kubelet's words. (kubelet, cm/memorymanager/policy_static.go) */
 export function allocatePodMemory(state: MemoryState, pod: Pod, hint: TopologyHint): MemoryState {
   const { uid } = pod.metadata;
@@ -60,8 +61,8 @@ export function allocatePodMemory(state: MemoryState, pod: Pod, hint: TopologyHi
   return { machine, assigned: new Map(state.assigned).set(uid, own) };
 }
 
-/** Divides the memory of a pod among its containers: some have memory of their own, the others share the rest. An init container can use what
- *  the containers after it have; what sidecars have stays theirs. */
+/** Divides the memory of a pod among its containers: containers whose own requests equal their limits get exclusive memory, the others
+ *  share the rest. An init container can use memory that later containers get; memory of sidecars is not reused. */
 function divideMemory(pod: Pod, all: MemoryRequest): ReadonlyMap<string, MemoryRequest> {
   const { initContainers = [], containers } = pod.spec;
   const shares = new Map<string, MemoryRequest>();
@@ -80,12 +81,13 @@ function divideMemory(pod: Pod, all: MemoryRequest): ReadonlyMap<string, MemoryR
   return shares;
 }
 
-/** Why a pod with pod-level resources cannot be allocated memory: none is left for containers without memory of their own. */
+/** Rejection of a pod with pod-level resources whose containers without exclusive memory would get none; undefined if they get some. */
 export function emptyPodMemory(pod: Pod): Rejection | undefined {
   return emptySharedPool(pod, podRequest(pod), (container) => requestedMemory(pod, container));
 }
 
-/** Releases what is left of the memory of init containers that have ended because a container after them starts. */
+/** Releases memory of init containers that no other container has reused. @param starting name of a container that starts, so that the
+ *  init containers before it have ended. */
 export function releaseEndedInit(state: MemoryState, { metadata: { uid }, spec }: Pod, starting: string): MemoryState {
   const own = state.assigned.get(uid);
   const init = spec.initContainers ?? [];
@@ -108,12 +110,12 @@ export function releasePod(state: MemoryState, uid: string): MemoryState {
   return { machine: heldBlocks(own).reduce(releaseBlock, state.machine), assigned };
 }
 
-/** The blocks that a pod holds of its nodes: those of its containers, or of the pod as a whole. */
+/** The memory blocks that a pod holds: the whole pod's blocks if it has pod-level resources, otherwise the blocks of its containers. */
 export function heldBlocks(own: PodMemory): readonly MemoryBlock[] {
   return own.get(wholePod) ?? [...own.values()].flat();
 }
 
-/** Returns hints for the memory of a container, or of the pod as a whole; for allocated memory, its nodes.
+/** Returns hints for the memory of a container, or of the pod as a whole. The hint for allocated memory is the nodes that it is on.
  *  @returns no hints if any nodes are possible, or no set has enough memory: the allocation then fails.
  *  @throws Error in the kubelet's words. */
 export function topologyHints(state: MemoryState, pod: Pod, container: Container | undefined): TopologyHints {
@@ -138,12 +140,13 @@ function hintsOfBlocks(blocks: readonly MemoryBlock[], request: MemoryRequest): 
   return new Map(isSame ? blocks.map(({ nodes, type }) => [type, [{ nodes, preferred: true }]]) : []);
 }
 
-/** What a container requests for itself. @throws Error in the kubelet's words. */
+/** Memory that a container of a pinned pod requests exclusively; empty if it shares the pod's memory. @throws Error in the kubelet's
+ *  words. */
 function requestedMemory(pod: Pod, container: Container): MemoryRequest {
   return memoryOf(ownRequests(pod, container));
 }
 
-/** Returns the memory that a pod requests at one time. */
+/** Memory that a pod requests: its pod-level requests, otherwise the maximum that its containers request at one time. */
 function podRequest(pod: Pod): MemoryRequest {
   const ofPod = podLevelRequests(pod);
   if (!ofPod) return memoryOf(podRequests(pod, { overhead: false }));

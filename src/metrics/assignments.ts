@@ -5,16 +5,18 @@ import type { NodeGauges } from "./node-gauges.ts";
 import type { AlignmentCounters } from "./topology.ts";
 import type { MemoryMeasures } from "../memory-manager/pod-allocator.ts";
 
-/** Records CPUs or memory that containers get of their own. */
+/** Records CPUs or memory assigned to containers of pinned pods. */
 export interface AssignmentMeasures {
   failed(source: AssignmentSource): void;
-  /** @param allocations number of allocations that this took. */
+  /** CPUs or memory were assigned to a container. @param allocations number of allocations behind the assignment: for memory, one for
+   *  each type. */
   assigned(kind: AssignmentKind, allocations: number): void;
 }
 
 const nothing: AssignmentMeasures = { failed() {}, assigned() {} };
 
-/** Assignments of CPUs and of memory. @param isOn feature gate PodLevelResourceManagers: without it, a kubelet does not have these metrics. */
+/** Creates the metrics of CPU and memory assignments. @param isOn feature gate PodLevelResourceManagers: without it, a kubelet does
+ *  not have these metrics. */
 export function assignmentMetrics(
   metrics: Metrics,
   isOn: boolean,
@@ -22,16 +24,17 @@ export function assignmentMetrics(
   if (!isOn) return { cpu: nothing, memory: nothing };
   const allocations = metrics.counter(
     "resource_manager_allocations_total",
-    "Allocations of CPUs and memory of their own to containers, from the node or from what their pod has as a whole.",
+    "Allocations of CPUs and memory to containers, by source: the node, or the resources of the whole pod.",
     ["resource_name", "source"],
   );
-  const errors = metrics.counter("resource_manager_allocation_errors_total", "Such allocations that failed.", [
-    "resource_name",
-    "source",
-  ]);
+  const errors = metrics.counter(
+    "resource_manager_allocation_errors_total",
+    "Failed allocations of CPUs and memory to containers, by source.",
+    ["resource_name", "source"],
+  );
   const containers = metrics.counter(
     "resource_manager_container_assignments",
-    "Containers by what they have: CPUs or memory of their own, or those that the containers of their pod share.",
+    "Containers by kind of assignment: exclusive CPUs or memory, or CPUs or memory shared with other containers of the pod.",
     ["resource_name", "assignment_type"],
   );
   const of = (resource_name: "cpu" | "memory"): AssignmentMeasures => ({
@@ -44,7 +47,7 @@ export function assignmentMetrics(
   return { cpu: of("cpu"), memory: of("memory") };
 }
 
-/** Exclusive CPUs. @param view undefined until the node runs. */
+/** Creates the metrics of exclusive CPUs. @param view undefined until the node runs. */
 export function cpuMetrics(
   metrics: Metrics,
   { aligned, unaligned }: AlignmentCounters,
@@ -95,7 +98,7 @@ export function cpuMetrics(
   };
 }
 
-/** Memory on NUMA nodes. */
+/** Creates the metrics of memory on NUMA nodes. */
 export function memoryMetrics(metrics: Metrics, assignments: AssignmentMeasures): MemoryMeasures {
   const requests = metrics.counter(
     "kubelet_memory_manager_pinning_requests_total",

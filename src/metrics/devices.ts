@@ -3,7 +3,7 @@ import type { PodResourcesMeasures } from "../devices/pod-resources-server.ts";
 import type { PodsApiMeasures } from "../pods-api/server.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** Device plugins. */
+/** Creates the metrics of device plugins. */
 export function deviceMetrics(metrics: Metrics): DeviceMeasures {
   const labels = ["resource_name"] as const;
   const registrations = metrics.counter(
@@ -22,7 +22,7 @@ export function deviceMetrics(metrics: Metrics): DeviceMeasures {
   };
 }
 
-/** Calls of the pod-resources API. */
+/** Creates the metrics of calls of the pod-resources API. */
 export function podResourcesMetrics(metrics: Metrics): PodResourcesMeasures {
   const name = "kubelet_pod_resources_endpoint";
   const counter = (what: string, help: string) => metrics.counter(`${name}_${what}`, help, ["server_api_version"]);
@@ -40,14 +40,14 @@ export function podResourcesMetrics(metrics: Metrics): PodResourcesMeasures {
   return {
     requested(version, method) {
       all.add({ server_api_version: version });
-      // The kubelet does not count the one method of v1alpha1 by itself.
+      // As in the kubelet, calls of v1alpha1 are counted only in the total: it has a single method.
       if (version === "v1") requests[method].add({ server_api_version: version });
     },
     failed: (version, method) => errors[method].add({ server_api_version: version }),
   };
 }
 
-/** Watches of the Pods API. */
+/** Creates the metrics of watches of the Pods API. */
 export function podsApiMetrics(metrics: Metrics): PodsApiMeasures {
   const dropped = metrics.counter(
     "kubelet_pod_watch_events_dropped_total",

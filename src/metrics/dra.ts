@@ -3,10 +3,10 @@ import type { Metrics } from "./registry.ts";
 
 /** 15 buckets from 0.1 to 40 s, each bound a constant multiple of the previous one. */
 const buckets = Array.from({ length: 15 }, (_, at) => 0.1 * 400 ** (at / 14));
-/** Label of the number of claims of any driver. */
+/** Label value for the total number of claims, of all drivers. */
 const anyDriver = "<any>";
 
-/** Dynamic resource allocation. */
+/** Creates the metrics of dynamic resource allocation. */
 export function draMetrics(metrics: Metrics): DraMeasures {
   const operations = metrics.histogram(
     "dra_operations_duration_seconds",

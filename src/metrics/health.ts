@@ -1,10 +1,10 @@
 import type { HealthMeasures } from "../server/ports.ts";
 import type { Metrics } from "./registry.ts";
 
-/** Results of health checks; each has a series from its first result.
+/** Creates the metrics of health checks; each check has a series after its first result.
  *  @see https://kubernetes.io/docs/reference/instrumentation/slis/ */
 export function healthMetrics(metrics: Metrics): HealthMeasures & { reset(): void } {
-  /** By name, whether the last check succeeded. */
+  /** Result of the last check by name; true for success. */
   const newest = new Map<string, boolean>();
   metrics.gauge("kubernetes_healthcheck", "Result of a health check: 1 if healthy.", {
     labels: ["name", "type"],

@@ -1,7 +1,7 @@
 import type { HookMeasures } from "../runtime/hooks.ts";
 import type { Metrics } from "./registry.ts";
 
-/** Lifecycle hooks of containers. */
+/** Creates the metrics of containers' lifecycle hooks. */
 export function hookMetrics(metrics: Metrics): HookMeasures {
   const fallbacks = metrics.counter(
     "kubelet_lifecycle_handler_http_fallbacks_total",

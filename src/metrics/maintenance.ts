@@ -7,29 +7,33 @@ import type { ShutdownMeasures } from "../shutdown/shutdown-record.ts";
 import type { HousekeepingMeasures } from "../sync/housekeeping.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** Start and end of the machine's last graceful shutdown of pods. */
+/** Creates the metrics of the machine's last graceful shutdown: when it started and ended. */
 export function shutdownMetrics(metrics: Metrics): ShutdownMeasures {
   const at = { start: 0, end: 0 };
   for (const moment of ["start", "end"] as const)
     metrics.gauge(
       `kubelet_graceful_shutdown_${moment}_time_seconds`,
-      `Time at which the last graceful shutdown of the node had its ${moment}, in seconds since the epoch; 0 for none.`,
+      `The ${moment} of the last graceful node shutdown, Unix time; 0 for none.`,
       { values: () => [[{}, Math.floor(at[moment] / 1000)]] },
     );
   return { began: (ms) => void (at.start = ms), ended: (ms) => void (at.end = ms) };
 }
 
-/** Pods whose leftovers the last housekeeping cleaned up. */
+/** Creates the metrics of pods whose leftovers the last housekeeping cleaned up. */
 export function housekeepingMetrics(metrics: Metrics): HousekeepingMeasures {
   const last = { pods: 0, failed: 0 };
   const gauge = (name: string, help: string, value: () => number) =>
     metrics.gauge(`kubelet_${name}`, help, { values: () => [[{}, value()]] });
-  gauge("orphan_pod_cleaned_volumes", "Pods cleared away in the last round of housekeeping.", () => last.pods);
-  gauge("orphan_pod_cleaned_volumes_errors", "Pods of which something stayed in that round.", () => last.failed);
+  gauge("orphan_pod_cleaned_volumes", "Pods whose leftovers the last housekeeping removed.", () => last.pods);
+  gauge(
+    "orphan_pod_cleaned_volumes_errors",
+    "Pods whose leftovers the last housekeeping could not remove.",
+    () => last.failed,
+  );
   return { cleanedUp: (pods, failed) => void Object.assign(last, { pods, failed }) };
 }
 
-/** Evicted pods. */
+/** Creates the metrics of evicted pods. */
 export function evictionMetrics(metrics: Metrics): EvictionMeasures {
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
@@ -45,7 +49,7 @@ export function evictionMetrics(metrics: Metrics): EvictionMeasures {
   };
 }
 
-/** Removed images. */
+/** Creates the metrics of removed images. */
 export function imageRemovalMetrics(metrics: Metrics): ImageRemovalMeasures {
   const images = metrics.counter("kubelet_image_garbage_collected_total", "Images removed by this node, by reason.", [
     "reason",
@@ -53,7 +57,7 @@ export function imageRemovalMetrics(metrics: Metrics): ImageRemovalMeasures {
   return { removed: (reason) => images.add({ reason }) };
 }
 
-/** Operations on cgroups. */
+/** Creates the metrics of cgroup operations. */
 export function cgroupMetrics(metrics: Metrics): CgroupMeasures {
   const cgroups = metrics.histogram(
     "kubelet_cgroup_manager_duration_seconds",
@@ -70,7 +74,7 @@ export function cgroupMetrics(metrics: Metrics): CgroupMeasures {
   };
 }
 
-/** A gauge that exists once the runtime is found to be outdated, with the Kubernetes version that drops its support.
+/** Creates a gauge when the runtime is found to be outdated. Its label is the Kubernetes version that drops support for the runtime.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
 function outdatedRuntime(metrics: Metrics): CgroupMeasures["runtimeOutdated"] {
   let isKnown = false;
@@ -79,7 +83,7 @@ function outdatedRuntime(metrics: Metrics): CgroupMeasures["runtimeOutdated"] {
     isKnown = true;
     metrics.gauge(
       "kubelet_cri_losing_support",
-      "1 for the first version whose kubelet will not run with the runtime.",
+      "1 for the first Kubernetes version whose kubelet will not support the runtime.",
       {
         labels: ["version"],
         values: () => [[{ version: "1.37.0" }, 1]],
@@ -88,7 +92,7 @@ function outdatedRuntime(metrics: Metrics): CgroupMeasures["runtimeOutdated"] {
   };
 }
 
-/** Gauges that exist once they have a value: only with feature gate MemoryQoS. */
+/** Creates the gauges of protected memory with their first value, which exists only with feature gate MemoryQoS. */
 function keptMemory(metrics: Metrics): CgroupMeasures["memoryReserved"] {
   let bytes: { readonly min: number; readonly low: number } | undefined;
   return (min, low) => {
@@ -101,7 +105,7 @@ function keptMemory(metrics: Metrics): CgroupMeasures["memoryReserved"] {
     ] as const)
       metrics.gauge(
         `kubelet_memory_qos_node_memory_${key}_bytes`,
-        `Memory kept for ${whose} pods on cgroup v2 (memory.${key}), bytes.`,
+        `Memory protected for ${whose} pods on cgroup v2 (memory.${key}), bytes.`,
         { values: () => [[{}, bytes?.[key] ?? 0]] },
       );
   };
@@ -113,7 +117,7 @@ const day = 24 * hour;
 const month = 30 * day;
 const year = 12 * month;
 
-/** Certificates issued by the cluster. A kubelet does not report the age of client certificates. */
+/** Creates the metrics of certificates issued by the cluster. Like the kubelet, does not report the age of client certificates. */
 export function certificateMetrics(metrics: Metrics): Readonly<Record<"client" | "server", CertificateMeasures>> {
   const client = metrics.counter(
     "kubelet_certificate_manager_client_expiration_renew_errors",
@@ -136,7 +140,7 @@ export function certificateMetrics(metrics: Metrics): Readonly<Record<"client" |
 
 const stages = { alpha: "ALPHA", beta: "BETA", ga: "", deprecated: "DEPRECATED" } as const;
 
-/** Feature gates that have an effect here. */
+/** Creates the metric of the feature gates that have an effect in graftlet. */
 export function gateMetrics(metrics: Metrics, gates: readonly ImplementedGate[]): void {
   metrics.gauge("kubernetes_feature_enabled", "Feature gates that have an effect on this node: 1 if enabled.", {
     labels: ["name", "stage"],

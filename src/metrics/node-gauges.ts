@@ -90,7 +90,7 @@ export function viewMetrics(metrics: Metrics, view: () => NodeGauges | undefined
   ownGauges(metrics, view);
 }
 
-/** Metrics that the kubelet does not have, since it runs on its machine. */
+/** Creates graftlet's own gauges; most are about the connection to the target, which a kubelet does not need. */
 function ownGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   const flag = (holds: boolean | undefined) => present(holds === undefined ? undefined : Number(holds));
   metrics.gauge("graftlet_link_up", "1 while the target on another machine is reachable.", {
@@ -104,13 +104,13 @@ function ownGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   });
   metrics.gauge(
     "graftlet_placeholder_pods",
-    "Pods shown as Ready that do not run here, by DaemonSet; those beyond 100 DaemonSets together, without labels.",
+    "Pods shown as Ready that do not run here, by DaemonSet; pods of DaemonSets beyond the first 100 are one series without labels.",
     { labels: ["namespace", "daemonset"], values: () => placeholderSeries(view()?.placeholders() ?? []) },
   );
   metrics.total("graftlet_link_losses_total", "Lost connections to the target.", () => view()?.link?.losses() ?? 0);
 }
 
-/** Maximum number of DaemonSets with a series of their own. */
+/** Maximum number of DaemonSets with a separate series. */
 const maxDaemonSets = 100;
 
 function placeholderSeries(counts: readonly PlaceholderCount[]) {
@@ -121,7 +121,7 @@ function placeholderSeries(counts: readonly PlaceholderCount[]) {
   return others === 0 ? series : [...series, [{ namespace: "", daemonset: "" }, others] as const];
 }
 
-/** Desired pods, and the progress of their workers. */
+/** Creates the gauges of desired pods and of the progress of their workers. */
 function podGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   const wanted = () => view()?.desired.list() ?? [];
   const byStatic = (pods: readonly Pod[]) => {
@@ -213,7 +213,7 @@ function volumeCounts(view: NodeGauges | undefined) {
   );
 }
 
-/** Number of occurrences of each name, as series. @param always names that are shown even without occurrences. */
+/** Counts the occurrences of each name, as series. @param always names that are shown even without occurrences. */
 function counted<L>(
   names: readonly string[],
   labels: (name: string) => L,
@@ -228,7 +228,7 @@ function present(value: number | undefined): (readonly [object, number])[] {
   return value === undefined ? [] : [[{}, value]];
 }
 
-/** An unreadable certificate counts as expired, and affects no other metric. */
+/** Seconds until a certificate expires. An unreadable one counts as expired, so that an error does not affect other metrics. */
 function secondsLeft(pem: string | undefined, clock: Clock): number {
   if (pem === undefined) return Number.POSITIVE_INFINITY;
   try {

@@ -29,7 +29,7 @@ import { draMetrics } from "./dra.ts";
 import { deviceMetrics, podResourcesMetrics, podsApiMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pluginMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
 
-/** Recording functions of the stages, by set. A call costs a counter's increment; it never waits. */
+/** Recording functions of the stages, by set. A call only updates a metric in memory, and never waits. */
 export type Measures = ReturnType<typeof createMeasures> & {
   readonly probes: ProbeMeasures;
   readonly health: HealthMeasures;
@@ -43,7 +43,7 @@ export interface NodeMetricsDeps {
   readonly kubeletVersion: string;
   readonly graftletVersion: string;
   readonly gates: readonly ImplementedGate[];
-  /** SHA-256 of the configuration of credential provider plugins; undefined without. */
+  /** SHA-256 of the configuration of credential provider plugins; undefined if there is none. */
   readonly credentialProviders?: string | undefined;
   readonly clock: Clock;
 }
@@ -70,7 +70,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps) {
   return {
     /** Recording functions for the other components. */
     measures,
-    /** Sets the view that gauges read from now on. */
+    /** Sets the view of the node from which gauges are read. */
     show: (now: NodeGauges): void => void (view = now),
     /** Contents of /metrics, /metrics/probes and /metrics/slis, in Prometheus' exposition format. */
     text: metrics.text,
@@ -81,7 +81,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps) {
   };
 }
 
-/** Creates the metrics that stages record, one set for each: its interface is beside the code that calls it.
+/** Creates the metrics that stages record, in one set per stage. The interface of a set is declared next to the code that calls it.
  *  @param view undefined until the node runs. */
 function createMeasures(
   metrics: Metrics,
@@ -125,7 +125,7 @@ function createMeasures(
   };
 }
 
-/** Node name and versions. */
+/** Creates the metrics whose labels are the node's name and versions. */
 function nameMetrics(metrics: Metrics, deps: NodeMetricsDeps): void {
   const { nodeName, kubeletVersion, graftletVersion, credentialProviders: hash } = deps;
   metrics.gauge("kubelet_node_name", "The node's name, as a label; always 1.", {
@@ -139,7 +139,7 @@ function nameMetrics(metrics: Metrics, deps: NodeMetricsDeps): void {
       [{ major, minor, git_version: kubeletVersion, platform: `${process.platform}/${goArchitecture()}` }, 1],
     ],
   });
-  metrics.gauge("kubelet_metrics_provider", "Where the usage of containers is from: the runtime; always 1.", {
+  metrics.gauge("kubelet_metrics_provider", "Source of container usage, as a label; always 1.", {
     labels: ["provider"],
     values: () => [[{ provider: "cri" }, 1]],
   });

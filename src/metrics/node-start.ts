@@ -4,7 +4,7 @@ import type { Metrics } from "./registry.ts";
 
 type Moment = keyof NodeStartMeasures;
 
-/** Durations of a new node's start, by phase; all 0 for a node that already existed.
+/** Creates the metrics of a new node's start, by phase; all are 0 for a node that already existed.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3203-node-startup-latency */
 export function nodeStartMetrics(metrics: Metrics, clock: Clock): NodeStartMeasures {
   const begunAt = clock.now();
@@ -17,11 +17,15 @@ export function nodeStartMetrics(metrics: Metrics, clock: Clock): NodeStartMeasu
     });
   const at = (moment: Moment) => first.get(moment);
   gauge("pre_kubelet_", "Time from the machine's boot to the start of this node", () => seconds(at("booted"), begunAt));
-  gauge("pre_registration_", "Time from there to the first attempt to register it", () =>
+  gauge("pre_registration_", "Time from the start of this node to the first attempt to register it", () =>
     seconds(begunAt, at("registering")),
   );
-  gauge("registration_", "Time from there until it was registered", () => seconds(at("registering"), at("registered")));
-  gauge("post_registration_", "Time from there until it was first Ready", () => seconds(at("registered"), at("ready")));
+  gauge("registration_", "Time from the first attempt to register this node until it was registered", () =>
+    seconds(at("registering"), at("registered")),
+  );
+  gauge("post_registration_", "Time from the registration of this node until it was first Ready", () =>
+    seconds(at("registered"), at("ready")),
+  );
   gauge("", "Time from the machine's boot until the new node was first Ready", () =>
     seconds(at("booted"), at("ready")),
   );

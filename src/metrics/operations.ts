@@ -12,7 +12,7 @@ import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 import { selinuxMetrics } from "./selinux.ts";
 
-/** Calls to the runtime. */
+/** Creates the metrics of calls to the runtime. */
 export function runtimeMetrics(metrics: Metrics): RuntimeMeasures {
   const labels = ["operation_type"] as const;
   const calls = metrics.counter("kubelet_runtime_operations_total", "Calls to the container runtime.", labels);
@@ -49,12 +49,12 @@ export function runtimeMetrics(metrics: Metrics): RuntimeMeasures {
   };
 }
 
-/** Each bound is `factor` times the previous one. */
+/** Returns `count` bucket bounds, each `factor` times the previous one. */
 function exponential(first: number, factor: number, count: number): number[] {
   return Array.from({ length: count }, (_, index) => first * factor ** index);
 }
 
-/** The pod lifecycle event generator. */
+/** Creates the metrics of the pod lifecycle event generator. */
 export function plegMetrics(metrics: Metrics, clock: Clock): PlegMeasures {
   const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "Duration of relists, seconds.", {
     buckets: defaultBuckets,
@@ -105,7 +105,7 @@ export function plegMetrics(metrics: Metrics, clock: Clock): PlegMeasures {
 
 const mebi = 1024 * 1024;
 const gibi = 1024 * mebi;
-/** Lower bounds of the image size classes, bytes; an image has more. */
+/** Image size classes: lower bound in bytes (exclusive), and label. */
 const imageSizes: readonly (readonly [number, string])[] = [
   [100 * gibi, "GT100GB"],
   [60 * gibi, "60GB-100GB"],
@@ -121,7 +121,7 @@ const imageSizes: readonly (readonly [number, string])[] = [
   [0, "0-10MB"],
 ];
 
-/** Image pulls. */
+/** Creates the metrics of image pulls. */
 export function pullMetrics(metrics: Metrics, startup: PodStartup): PullMeasures & PullCheckMeasures & PluginMeasures {
   const pulls = metrics.histogram(
     "kubelet_image_pull_duration_seconds",
@@ -180,7 +180,7 @@ function sizeLabel(bytes: number): string {
 /** Buckets for volume operations, seconds. */
 const storageBuckets = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 
-/** Calls to CSI drivers. */
+/** Creates the metrics of calls to CSI drivers. */
 export function driverMetrics(metrics: Metrics): DriverMeasures & VolumeStatsMeasures {
   const calls = metrics.histogram(
     "csi_operations_seconds",
@@ -199,10 +199,10 @@ export function driverMetrics(metrics: Metrics): DriverMeasures & VolumeStatsMea
   };
 }
 
-/** Plugins that register by their sockets. */
+/** Creates the metrics of plugins that register through sockets in a directory. */
 export function pluginMetrics(metrics: Metrics): RegistrationMeasures {
   let [registered, desired]: (readonly string[])[] = [[], []];
-  metrics.gauge("plugin_manager_total_plugins", "Plugins by their socket: found, and registered.", {
+  metrics.gauge("plugin_manager_total_plugins", "Plugins by socket: found, and registered.", {
     labels: ["socket_path", "state"],
     values: () => {
       const of = (sockets: readonly string[] = [], state: string) =>
@@ -213,7 +213,7 @@ export function pluginMetrics(metrics: Metrics): RegistrationMeasures {
   return { changed: (actual, wanted) => void ([registered, desired] = [actual, wanted]) };
 }
 
-/** Mounts and unmounts of volumes. */
+/** Creates the metrics of mounts and unmounts. */
 export function volumeMetrics(metrics: Metrics): VolumeMeasures {
   const operations = metrics.histogram(
     "storage_operation_duration_seconds",

@@ -16,7 +16,7 @@ interface Start {
   readonly seenAt: number;
   /** Successful pulls: start and end, by Clock.monotonic(). */
   readonly pulls: (readonly [number, number])[];
-  /** Its start is not measured or was already reported: this node started it earlier, or has recorded it. */
+  /** True if the start is not measured (any more): it has been reported, or the pod had started before it was first seen. */
   reported: boolean;
   hasStatus: boolean;
 }
@@ -25,23 +25,23 @@ interface Start {
 export function createPodStartup(clock: Clock) {
   const starts = new Map<string, Start>();
   return {
-    /** A source has reported the pod for the first time. */
+    /** Called when a source reports the pod for the first time. */
     seen({ metadata: { uid }, status }: Pod) {
       const reported = status?.startTime !== undefined;
       if (!starts.has(uid)) starts.set(uid, { seenAt: clock.monotonic(), pulls: [], reported, hasStatus: false });
     },
-    /** Milliseconds since it was first seen; undefined if unknown. */
+    /** Milliseconds since the pod was first seen; undefined if unknown. */
     sinceSeen(uid: string): number | undefined {
       const start = starts.get(uid);
       return start && clock.monotonic() - start.seenAt;
     },
-    /** True once for a pod that was seen: its first status was stored. */
+    /** True on the first call for a pod that was seen, when its first status is stored. */
     isFirstStatus(uid: string): boolean {
       const start = starts.get(uid);
       if (!start || start.hasStatus) return false;
       return (start.hasStatus = true);
     },
-    /** @returns a function to call when the pull has succeeded. */
+    /** Called when an image pull starts. @returns a function to call when the pull has succeeded. */
     pulling(uid: string): () => void {
       const since = clock.monotonic();
       return () => {
@@ -50,7 +50,8 @@ export function createPodStartup(clock: Clock) {
         if (start && !start.reported) start.pulls.push([since, clock.monotonic()]);
       };
     },
-    /** The API server shows this status. @returns the duration of its start, once. */
+    /** Called when the API server shows a new status of the pod. @returns the duration of the pod's start, once all its containers
+     *  have started; later undefined. */
     shown(pod: Pod): PodStart | undefined {
       const start = starts.get(pod.metadata.uid);
       if (!start || start.reported || !hasStarted(pod)) return undefined;

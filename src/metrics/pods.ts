@@ -15,12 +15,12 @@ const startBuckets = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
 
-/** Pods on their way between stages. */
+/** Records pods as they pass through the stages. */
 export interface PodMeasures extends PreemptionMeasures, SyncLoopMeasures, OrphanMeasures {
   readonly workers: WorkerMeasures;
 }
 
-/** Pods from their first update to their workers' passes, rejected pods, and orphaned pods. */
+/** Creates the metrics of the sync loop and pod workers, and of rejected, preempted and orphaned pods. */
 export function podMetrics(metrics: Metrics, startup: PodStartup): PodMeasures {
   const passes = metrics.histogram("kubelet_pod_worker_duration_seconds", "Duration of one sync of a pod, seconds.", {
     buckets: defaultBuckets,
@@ -101,7 +101,7 @@ function rejectionLabel(reason: string): string {
   return reason.startsWith("OutOf") ? "OutOfExtendedResources" : "Other";
 }
 
-/** Starts of sandboxes and containers. */
+/** Creates the metrics of sandbox and container starts. */
 export function startMetrics(metrics: Metrics): StartMeasures {
   const pods = metrics.counter("kubelet_started_pods_total", "Attempted sandbox creations.");
   const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Failed sandbox creations.");
@@ -142,7 +142,7 @@ export function startMetrics(metrics: Metrics): StartMeasures {
   };
 }
 
-/** Metrics from pod statuses: terminated containers, and start durations as seen by the API server. */
+/** Creates the metrics from pod statuses: terminated containers, and start durations as seen by the API server. */
 export function statusMetrics(metrics: Metrics, startup: PodStartup): StatusMeasures {
   const ended = metrics.counter("kubelet_terminated_containers_total", "Terminated containers.", [
     "container_type",

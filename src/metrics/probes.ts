@@ -5,7 +5,7 @@ import { type Metrics, defaultBuckets } from "./registry.ts";
 const results = { Success: "successful", Failure: "failed" } as const;
 const kinds = { liveness: "Liveness", readiness: "Readiness", startup: "Startup" } as const;
 
-/** Results of probes, each a series that exists while its pod is probed. */
+/** Creates the metrics of probes. A series exists while its pod is probed. */
 export function probeMetrics(metrics: Metrics): ProbeMeasures {
   const ofDuration = ["probe_type", "container", "pod", "namespace"] as const;
   const total = metrics.counter("prober_probe_total", "Probes of a container, by result.", [

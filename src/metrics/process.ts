@@ -2,7 +2,7 @@ import { readFile, readdir } from "node:fs/promises";
 import type { Clock } from "../lib/clock.ts";
 import type { Metrics } from "./registry.ts";
 
-/** Process metrics with the names of Prometheus' clients. The process may serve several nodes: each shows the same values.
+/** Creates the process metrics, with the names of Prometheus' clients. If a process serves several nodes, each shows the same values.
  *  @see https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics */
 export function processMetrics(metrics: Metrics, clock: Clock): void {
   metrics.total("process_cpu_seconds_total", "User and system CPU time of this process, seconds.", () => {
@@ -45,7 +45,7 @@ export function processMetrics(metrics: Metrics, clock: Clock): void {
   processStart(metrics, clock);
 }
 
-/** Start time of the process, separate because every endpoint shows it. */
+/** Creates the metric of the process's start time, separately because every endpoint shows it. */
 export function processStart(metrics: Metrics, clock: Clock): void {
   single(metrics, "process_start_time_seconds", "Start time of this process, Unix time.", () =>
     Math.round(clock.now() / 1000 - process.uptime()),

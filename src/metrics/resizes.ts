@@ -6,7 +6,7 @@ import type { NodeGauges } from "./node-gauges.ts";
 /** Milliseconds. */
 const buckets = [10, 50, 100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000];
 
-/** Requested resizes of running pods, and their results. @param view undefined until the node runs. */
+/** Creates the metrics of requested resizes of running pods and of their results. @param view undefined until the node runs. */
 export function resizeMetrics(
   metrics: Metrics,
   view: () => NodeGauges | undefined,

@@ -2,7 +2,7 @@ import type { ReviewMeasures } from "../api/access.ts";
 import type { TokenCacheMeasures } from "../server/review-cache.ts";
 import { type HistogramMetric, type CounterMetric, type Metrics, defaultBuckets } from "./registry.ts";
 
-/** The API server's reviews of callers of the kubelet API. */
+/** Creates the metrics of the API server's reviews of callers of the kubelet API. */
 export function reviewMetrics(metrics: Metrics): ReviewMeasures {
   const tokens = reviewsOf(metrics, "authn", "TokenReviews");
   const accesses = reviewsOf(metrics, "authz", "SubjectAccessReviews");
@@ -31,7 +31,7 @@ function reviewsOf(metrics: Metrics, kind: "authn" | "authz", reviews: string) {
   };
 }
 
-/** The cache of bearer tokens that callers of the kubelet API present. */
+/** Creates the metrics of the cache of bearer tokens that callers of the kubelet API present. */
 export function tokenCacheMetrics(metrics: Metrics): TokenCacheMeasures {
   const labels = ["status"] as const;
   const lookups = metrics.counter(
@@ -52,7 +52,7 @@ export function tokenCacheMetrics(metrics: Metrics): TokenCacheMeasures {
   let active: number | undefined;
   metrics.gauge("authentication_token_cache_active_fetch_count", "Reviews of tokens in progress, and their callers.", {
     labels,
-    // Each caller waits for a review of its own.
+    // Every caller waits for a separate review.
     values: () => (active === undefined ? [] : ["in_flight", "blocked"].map((status) => [{ status }, active ?? 0])),
   });
   return {

@@ -19,7 +19,7 @@ function operationOf(call: RuntimeCall): string {
     .replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** The same runtime with every call counted and timed. */
+/** Wraps a runtime so that every call is counted and timed. */
 export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clock: Clock): Runtime {
   const measured = wrapCalls(runtime, (name, call) =>
     timed(clock, call, (ms, failed) => measures.called(operationOf(name), ms, failed)),

@@ -1,7 +1,7 @@
 import type { SelinuxMeasures } from "../volumes/measures.ts";
 import type { Metrics } from "./registry.ts";
 
-/** Labels with which volumes are mounted. They are gauges, although they only grow: a kubelet's are. */
+/** Creates the metrics of volumes' SELinux labels. As in the kubelet they are gauges, although the values only grow. */
 export function selinuxMetrics(metrics: Metrics): SelinuxMeasures {
   const counted = <L extends string>(name: string, help: string, labels: readonly L[]) => {
     const series = new Map<string, { readonly labels: Readonly<Record<L, string>>; count: number }>();

@@ -12,29 +12,29 @@ export function alignmentCounters(metrics: Metrics): AlignmentCounters {
   return {
     aligned: metrics.counter(
       "kubelet_container_aligned_compute_resources_count",
-      "Containers whose exclusive CPUs are whole cores, or share an L3 cache; containers and pods whose resources are of one NUMA node.",
+      "Containers whose exclusive CPUs are whole cores, or share an L3 cache; containers and pods with all resources from one NUMA node.",
       labels,
     ),
     unaligned: metrics.counter(
       "kubelet_container_aligned_compute_resources_failure_count",
-      "Containers that could not get whole cores; containers and pods whose resources no NUMA node has.",
+      "Containers that could not get whole cores; containers and pods whose resources no single NUMA node could provide.",
       labels,
     ),
   };
 }
 
-/** Upper bounds of the buckets of admission, milliseconds: the kubelet's. */
+/** Upper bounds of the buckets for admission durations, milliseconds: the kubelet's. */
 const durationBuckets = Array.from({ length: 15 }, (_, at) => 0.05 * 2 ** at);
 
-/** Admissions by the topology manager. */
+/** Creates the metrics of admissions by the topology manager. */
 export function topologyMetrics(metrics: Metrics, { aligned, unaligned }: AlignmentCounters): TopologyMeasures {
   const requests = metrics.counter(
     "kubelet_topology_manager_admission_requests_total",
-    "Pods whose resources were to be allocated.",
+    "Pods for which resources were requested from the topology manager.",
   );
   const errors = metrics.counter(
     "kubelet_topology_manager_admission_errors_total",
-    "Pods whose resources could not be aligned to NUMA nodes, or not be allocated.",
+    "Pods whose resources could not be allocated, or not be aligned to NUMA nodes.",
   );
   requests.add({}, 0);
   errors.add({}, 0);

@@ -2,7 +2,7 @@ import type { RequestMeasures } from "../api/client.ts";
 import type { ServingMeasures } from "../server/ports.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** The node's requests to the API server. */
+/** Creates the metrics of the node's requests to the API server. */
 export function requestMetrics(metrics: Metrics): RequestMeasures {
   const answers = metrics.counter(
     "rest_client_requests_total",
@@ -80,7 +80,7 @@ const areas = new Set([
 /** The kubelet's label values: it does not classify port-forwards. */
 const longRunning = new Set(["attach", "debug", "exec"]);
 
-/** Requests to the kubelet API. */
+/** Creates the metrics of requests to the kubelet API. */
 export function servingMetrics(metrics: Metrics): ServingMeasures {
   const labels = ["method", "path", "server_type", "long_running"] as const;
   const requests = metrics.counter("kubelet_http_requests_total", "Requests to the kubelet API.", labels);

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Usage: ensure|find|remove iptables|ip6tables. The kubelet's chains: KUBE-IPTABLES-HINT tells other programs whether the
-# machine uses iptables-legacy or iptables-nft, KUBE-FIREWALL drops packets of other machines for loopback addresses, and
+# machine uses iptables-legacy or iptables-nft, KUBE-FIREWALL drops packets from other machines to loopback addresses, and
 # KUBE-KUBELET-CANARY disappears when something flushes the tables. Prints the program if it created chains (ensure), or if they
 # exist (find).
 set -eu

@@ -39,8 +39,8 @@ export function isLoopback(address: string): boolean {
   return family !== 0 && local.check(address, family === 6 ? "ipv6" : "ipv4");
 }
 
-/** Refuses requests on loopback whose Host is neither localhost nor a loopback address: another site's page may send requests through a
- *  name of its own that resolves to 127.0.0.1 (DNS rebinding). Undefined if allowed. Pure. */
+/** Refuses requests on loopback whose Host is neither localhost nor a loopback address: another site's page may send requests to a
+ *  host name of that site that resolves to 127.0.0.1 (DNS rebinding). Undefined if allowed. Pure. */
 export function loopbackRefusal({ host }: IncomingHttpHeaders): RefusedRequest | undefined {
   const name = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::\d{1,5})?$/i.exec(host ?? "");
   const asked = name?.[1] ?? name?.[2] ?? "";

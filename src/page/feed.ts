@@ -61,7 +61,8 @@ export function createFeed(deps: FeedDeps) {
     polling = undefined;
     latest.clear();
   };
-  /** Sends the nodes that a listener may see, and what is known of them; what it was sent before is replaced. */
+  /** Sends a subscriber the list of nodes that it may see and their latest messages. The list replaces everything that the subscriber
+   *  received before. */
   const greet = (listener: FeedSubscriber) => {
     const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.maySee(name));
     listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message), "hello");
@@ -76,7 +77,7 @@ export function createFeed(deps: FeedDeps) {
   };
   return {
     name: "page feed",
-    /** Sends the current state, then every change. @returns ends the subscription. */
+    /** Sends the current state, then every change. @returns a function that ends the subscription. */
     subscribe(listener: FeedSubscriber): () => void {
       greet(listener);
       listeners.add(listener);

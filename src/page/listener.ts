@@ -23,7 +23,7 @@ export type AuthorizeViewer = (
 
 export interface PageListener {
   readonly server: Server;
-  /** Removes the listener's subscriptions. */
+  /** Ends the listener's subscriptions to changes of certificates and CAs. */
   readonly end: () => void;
 }
 
@@ -46,7 +46,7 @@ export function tlsListener(
   let context = tlsContext(reports);
   const certificates = createPeerCertificates(() => context.ca.length > 0, clock, tlsHandshakeMs);
   const admit: AuthorizeViewer = async (request, signal) => {
-    // A connection that may have been accepted under an older CA identifies nobody.
+    // A connection that may have been accepted with a previous CA does not authenticate its client.
     const stale = certificates.isStale(request.socket);
     const known = {
       reports,

@@ -15,7 +15,7 @@ export type Message =
 export interface NodeView {
   readonly name: string;
   readonly provider: string;
-  /** Summary and its explanation. */
+  /** Summary of the node's state, which `why` explains. */
   readonly state: "Ready" | "NotReady" | "Starting";
   readonly why: string;
   /** `local`, `up`, `unknown` before the first connection, or the reason why the target is unreachable. */
@@ -45,7 +45,7 @@ export interface PodView {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
-  /** As in kubectl's STATUS column. */
+  /** Status of the pod, as in kubectl's STATUS column. */
   readonly status: string;
   readonly bad: boolean;
   readonly ready: number;

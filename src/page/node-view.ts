@@ -93,7 +93,7 @@ const normalStatuses: ReadonlySet<string> = new Set([
   "Terminating",
 ]);
 
-/** As kubectl's STATUS column, without the progress of init containers.
+/** Status text of a pod, as in kubectl's STATUS column, but without the progress of init containers.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/ */
 function podStatusText({ metadata, status }: Pod, containers: readonly ContainerStatus[]): string {
   if (metadata.deletionTimestamp !== undefined) return "Terminating";

@@ -71,7 +71,7 @@ function requestHandler(deps: RequestHandlerDeps): RequestListener {
   return (request, response) => {
     for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value);
     handleRequest(deps, request, response).catch((err: unknown) => {
-      deps.log.error({ err }, "cannot serveHttps the page");
+      deps.log.error({ err }, "cannot serve the page");
       response.destroy();
     });
   };

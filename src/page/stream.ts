@@ -19,8 +19,8 @@ interface FeedResponse {
   readonly stopped: AbortSignal;
 }
 
-/** Responds with the feed as server-sent events until the browser disconnects. A client that does not read costs one message in its
- *  connection, and the newest message of each kind, which all clients share.
+/** Responds with the feed as server-sent events until the browser disconnects. For a client that does not read, only one message in its
+ *  connection and the newest message of each kind, shared by all clients, are kept in memory.
  *  @see https://html.spec.whatwg.org/multipage/server-sent-events.html */
 export function serveFeed(response: ServerResponse, { feed, maySee, clock, stopped }: FeedResponse): void {
   // A connection reset closes the response, too.

@@ -167,7 +167,7 @@ function createFailures({ clock, log }: InspectorDeps) {
     keepOnly(listed: ReadonlyMap<string, PodListing>) {
       for (const uid of failed) if (!listed.has(uid)) failed.delete(uid);
     },
-    /** @param looking never rejects. */
+    /** Waits for an inspection, up to the timeout. @param looking the inspection; never rejects. */
     async wait(uid: string, looking: Promise<void>): Promise<void> {
       const { promise, resolve } = Promise.withResolvers<void>();
       const timer = clock.after(inspectTimeoutMs, () => {

@@ -168,12 +168,12 @@ function newestFirst(a: { createdAt: bigint; id: string }, b: { createdAt: bigin
   return a.id < b.id ? -1 : 1;
 }
 
-/** The states in a listing as text, to compare listings. */
+/** Text of all states in a listing, to compare it with other listings. */
 export function listingFingerprint(listing: PodListing): string {
   return fingerprint(listing.sandboxes, listing.containers);
 }
 
-/** The same text for an observed pod. */
+/** Text of an observed pod's states, in the format of `listingFingerprint`. */
 export function podFingerprint(pod: RuntimePod): string {
   return fingerprint(pod.sandboxes, pod.containers);
 }

@@ -31,17 +31,17 @@ export interface PlegDeps extends InspectorDeps {
 
 export type Pleg = ReturnType<typeof createPleg>;
 
-/** Limit of concurrent inspections in a relist: at a start on a full node all pods are inspected, and other requests to the runtime,
- *  such as for its status, must not wait for all of them. */
+/** Maximum number of concurrent inspections in a relist. When graftlet starts on a full node, all pods are inspected; other requests
+ *  to the runtime, such as for its status, must not wait for all of these. */
 const maxParallelInspections = 20;
 
 /** State shared by the relist and event loops. */
 interface RelistState {
-  /** Events are received: relists may be rare. */
+  /** True while events are received, so that relists can be rare. */
   listening: boolean;
-  /** The last relist failed. */
+  /** True if the last relist failed. */
   down: boolean;
-  /** Resolved to trigger a relist. */
+  /** Triggers a relist when resolved. */
   due: PromiseWithResolvers<void>;
 }
 

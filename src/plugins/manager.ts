@@ -8,7 +8,7 @@ import type { Host, HostFs } from "../seams/host.ts";
 import { type PluginHandlers, type RegisteredPlugin, registerPlugin } from "./registration.ts";
 import { type FoundSockets, findSockets } from "./sockets.ts";
 
-/** Records which plugins there are. */
+/** Records the plugins that are registered, and the sockets that were found. */
 export interface RegistrationMeasures {
   /** @param registered sockets of the plugins that are registered. @param found sockets in the directory. */
   changed(registered: readonly string[], found: readonly string[]): void;
@@ -33,8 +33,8 @@ const maxRetryDelayMs = 122_000;
 const directoryMode = 0o755;
 const maxConcurrentRegistrations = 16;
 
-/** Registers plugins by their sockets in a directory of the target, and deregisters them when a socket is removed or replaced.
- *  If the directory cannot be read, the last state counts. (kubelet, pluginmanager)
+/** Registers plugins by their sockets in a directory of the target, and deregisters them when a socket is removed or replaced. While the
+ *  directory cannot be read, the registered plugins stay registered. (kubelet, pluginmanager)
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createPluginManager(deps: PluginManagerDeps): Runnable {
   const { host, directory, clock, log } = deps;

@@ -19,7 +19,7 @@ export interface PodProbes {
   readonly readinessStop: AbortController;
   /** Stops liveness and startup probes. A combined signal would cost two listeners per probe. */
   readonly livenessAndStartupStop: AbortController;
-  /** By probe key. */
+  /** Probe workers by probe key. */
   readonly workers: Map<string, ProbeWorker>;
 }
 
@@ -43,7 +43,7 @@ export interface VerdictDeps {
   readonly agentStartedAt: number;
 }
 
-/** A container that started at least this many milliseconds before the agent ran before it. (kubelet) */
+/** A container counts as started before the agent if it started at least this many milliseconds earlier. (kubelet) */
 const startMarginMs = 10_000;
 
 /** Probe verdicts on a node's containers, and the initial ones before the first probe. */

@@ -23,7 +23,7 @@ export interface ProbeWorkerDeps extends ClockAndLog {
   /** The newest container status of that name. */
   newestStatus(): ContainerStatus | undefined;
   podIP(): string | undefined;
-  /** Initial verdict on a container, before its first probe. */
+  /** Returns the verdict on a container before its first probe. */
   initialVerdict(containerId: string): ProbeVerdict;
   /** True if the container has passed its startup probe, or has none. */
   hasStarted(containerId: string): boolean;
@@ -70,9 +70,10 @@ export function startProbeWorker(deps: ProbeWorkerDeps, container: Container, pr
 }
 
 /** The kubelet's guards: no probe before the container exists, before its initial delay, or while it does not run; a new container
- *  starts from scratch. Until a container has started, only its startup probe runs, and never again afterwards. A container that failed
- *  its probe, and the pod once it is being deleted, are no longer probed. While the target is unreachable nothing is probed and verdicts
- *  stay; after a reconnect counting starts again, spread over a period, as all probes of the node would run at once. */
+ *  starts from scratch. The startup probe runs alone until the container has started, and never afterwards. A container that failed
+ *  its probe, and the pod once it is being deleted, are no longer probed. While the target is unreachable, nothing is probed and
+ *  verdicts stay. After a reconnect, counting restarts, and the first probes are spread over a period: otherwise all probes of the
+ *  node would run at once. */
 function createProbeRunner(deps: ProbeWorkerDeps, container: Container, probe: Probe) {
   const { kind } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
@@ -90,7 +91,8 @@ function createProbeRunner(deps: ProbeWorkerDeps, container: Container, probe: P
   };
   return {
     verdictOn: (id: string) => (probed?.id === id ? probed.verdict : undefined),
-    /** Runs the probe if it is due. @returns milliseconds from the beginning of this call to the next; undefined: when poked. */
+    /** Runs the probe if it is due. @returns milliseconds between the start of this call and the next call; undefined if the next call
+     *  waits for a poke. */
     async probeIfDue(signal: AbortSignal) {
       if (!deps.reachability.isReachable()) return periodMs;
       const status = deps.newestStatus();
@@ -169,7 +171,7 @@ export function createPause(clock: Clock, signal: AbortSignal) {
     wait: (ms: number | undefined) => wait(ms, true),
     /** Resolves after `ms` or when the signal aborts; pokes in between are ignored. */
     waitUninterrupted: (ms: number) => wait(ms, false),
-    /** Ends `until`; a poke before it is remembered. */
+    /** Ends the current interruptible wait; without one, the next wait ends at once. */
     poke() {
       poked = true;
       if (current?.isInterruptible) current.end();

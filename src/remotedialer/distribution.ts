@@ -6,7 +6,8 @@ import type { Distribution, TunnelDeps } from "./tunnels.ts";
 
 const retryDelayMs = 5_000;
 
-/** Reads the cluster's distribution from the API server's version, until the server answers; undefined if it is no other than Kubernetes.
+/** Reads the cluster's distribution from the API server's version; retries until the server answers. @returns undefined for other
+ *  distributions.
  *  @throws the signal's abort reason. */
 export async function readDistribution(
   client: Pick<ApiClient, "get">,

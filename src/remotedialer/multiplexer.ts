@@ -19,9 +19,9 @@ export type ConnectionMultiplexer = ReturnType<typeof createMultiplexer>;
 
 interface TunnelConnection {
   readonly socket: Socket;
-  /** The server has paused this connection: nothing is read from the socket. */
+  /** True while the server has paused this connection: nothing is read from the socket. */
   paused: boolean;
-  /** The server was asked to pause: the socket's write buffer is full. */
+  /** True while the server is asked to pause because the socket's write buffer is full. */
   isFull: boolean;
 }
 
@@ -61,7 +61,7 @@ export function createMultiplexer({ resolveTarget, send, unsentBytes }: Multiple
       );
     });
     socket.on("drain", () => {
-      // While the server has paused us, its own write side would miss this; our answer to its resume repeats it.
+      // Not sent while the server has paused the connection: its writer would miss the message. It is repeated when the server resumes.
       if (entry.isFull && !entry.paused) send({ kind: "resume", connection });
       entry.isFull = false;
     });
@@ -83,7 +83,7 @@ export function createMultiplexer({ resolveTarget, send, unsentBytes }: Multiple
     if (!entry) return;
     entry.paused = paused;
     if (paused) return void entry.socket.pause();
-    // remotedialer keeps one flag for both directions and does not wake its writer when it resumes by itself: repeat our own state.
+    // Send our own state again: remotedialer has one pause flag for both directions, and does not wake its writer when it resumes.
     send({ kind: entry.isFull ? "pause" : "resume", connection });
     if (!backpressure.isWaiting(entry)) entry.socket.resume();
   };

@@ -21,8 +21,8 @@ export interface ExecuteDeps {
   readonly say: (line: string) => void;
 }
 
-/** Releases volumes through their CSI drivers. A volume that its driver does not release is reported as a sentence, not as a
- *  failure: it is unmounted all the same. */
+/** Releases volumes through their CSI drivers. A volume that its driver does not release is reported as a sentence, not as a failure:
+ *  it is unmounted nevertheless. */
 export interface CsiVolumeReleaser {
   releasePod(uid: string, pod: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Unstages the volumes of the node. */
@@ -70,8 +70,9 @@ export async function execute(deps: ExecuteDeps, plan: RemovalPlan, signal: Abor
   return tally.outcome();
 }
 
-/** Removes graftlet's own directory and the root directory around it in one step: after a kill in between, the root directory
- *  would stay forever, since nothing else refers to it. Failures show again when each is removed separately. */
+/** Removes graftlet's own directory and the root directory around it in one step: if the process were killed in between, the root
+ *  directory would stay forever, since nothing else refers to it. Failures are ignored here, because the directories are removed again
+ *  one by one, which reports them. */
 async function removeWithRoot(
   { fs }: Host,
   own: string,
@@ -82,7 +83,7 @@ async function removeWithRoot(
   const holds = (path: string) => own.startsWith(`${path}/`);
   const around = last.flatMap((item) => (item.kind === "emptyDirectory" ? [item.path] : []));
   const paths = around.filter((path) => path === root || path.startsWith(`${root}/`));
-  // Other directories are removed first: they are recorded in graftlet's own.
+  // Other directories are removed first, because they are recorded in graftlet's own directory.
   const [above, beside] = [paths.filter(holds), paths.filter((path) => !holds(path))];
   const emptied = (path: string) => ({ kind: "remove" as const, path });
   await fs
@@ -98,7 +99,7 @@ async function inOrder(stages: readonly RemovalStage[], remove: Remove, tally: T
   }
 }
 
-/** @returns the reason why the item stays, if that is no failure; or a sentence for each volume that was not released. */
+/** Removes one item. @returns the reason if the item stays without a failure; or a sentence for each volume that was not released. */
 type Remove = (item: RemovalItem) => Promise<string | readonly string[] | undefined>;
 
 type Tally = ReturnType<typeof createTally>;
@@ -166,7 +167,7 @@ async function removeItem(deps: ExecuteDeps, item: RemovalItem, signal: AbortSig
       return undefined;
     case "file":
       await host.fs.apply([{ kind: "remove", path: item.path }], signal);
-      // Without the file logind falls back to its own delay; if the reload fails, from the next boot on.
+      // Without the file, logind uses its own delay: after this reload, or after the next boot if the reload fails.
       if (item.path === inhibitDelayFile) await reloadLogind(host, signal).catch(() => throwIfAborted(signal));
       return undefined;
     case "belonging":

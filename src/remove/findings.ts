@@ -11,20 +11,20 @@ export interface FoundContainer {
 /** Everything of one pod found on the target. */
 export interface FoundPod {
   readonly uid: string;
-  /** `namespace/name` if known on the target, else the UID. */
+  /** `namespace/name` if known on the target, otherwise the UID. */
   readonly name: string;
   readonly containers: readonly FoundContainer[];
   readonly sandboxIds: readonly string[];
   /** Cgroups of the pod, in all hierarchies. */
   readonly cgroups: readonly string[];
-  /** Its directory below the root directory, with links resolved; undefined if it does not exist. */
+  /** The pod's directory below the root directory, with links resolved; undefined if it does not exist. */
   readonly directory: string | undefined;
-  /** Mounts in its directory, in unmount order. */
+  /** Mounts in the pod's directory, in unmount order. */
   readonly mounts: readonly string[];
-  /** True if its directory contains CSI volumes. */
+  /** True if the pod's directory contains CSI volumes. */
   readonly hasCsiVolumes: boolean;
   readonly logs: readonly string[];
-  /** Symbolic links to its logs, for log collectors. */
+  /** Symbolic links to the pod's logs, for log collectors. */
   readonly links: readonly string[];
 }
 
@@ -33,11 +33,11 @@ export interface StagedVolume {
   readonly path: string;
   readonly isMounted: boolean;
   readonly isFile?: true;
-  /** A pod's device is bound to this file, and held open. */
+  /** A pod's block device is bind-mounted on this file, and held open. */
   readonly isHeld?: true;
   /** The volume has to be unstaged by its CSI driver. */
   readonly isCsi?: true;
-  /** Identity of the iSCSI disk that this is the directory of: its target is logged out of. */
+  /** Identity of the iSCSI disk whose directory this is; the removal also logs out of the disk's iSCSI target. */
   readonly iscsiDisk?: string;
 }
 

@@ -35,10 +35,10 @@ export interface OwnershipInput {
 /** Minimum number of seconds between SIGTERM and SIGKILL, even for a shorter grace period. (kubelet) */
 const minGraceSeconds = 2;
 
-/** Finds the node's pods. The node label decides. In a shared runtime, pods without the label belong to no node; in an exclusive
- *  one they are this node's if they have a directory here and come from one of the node's sources: a kubelet, or an earlier
- *  version of this node, created them. Pure.
- *  @returns also a sentence for each pod of an exclusive runtime that is left alone, sorted by name. */
+/** Finds the node's pods. The node label decides. In a shared runtime, pods without the label belong to no node; in an exclusive runtime,
+ *  they belong to this node if they have a directory here and come from one of the node's sources, since a kubelet or an earlier version
+ *  of this node created them. Pure.
+ *  @returns the pods; and a sentence for each other pod of an exclusive runtime, sorted by name. */
 export function ownedPods(input: OwnershipInput): {
   readonly pods: readonly OwnedPod[];
   readonly strangers: readonly string[];

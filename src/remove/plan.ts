@@ -31,7 +31,7 @@ export interface RemovalPlan {
   /** First stages of pods with CSI volumes: they are terminated and their volumes unpublished while all other pods run, one of
    *  which may be the driver. */
   readonly csiPods: readonly { readonly name: string; readonly stages: readonly RemovalStage[] }[];
-  /** Unstages the volumes of CSI drivers, after that. */
+  /** Second stage: unstages the volumes of CSI drivers. */
   readonly unstaging: readonly RemovalItem[];
   /** Stages by pod: a stage starts when everything of the previous one is removed, so that nothing is deleted through a mount
    *  and an incompletely removed pod can be found again. */

@@ -5,8 +5,8 @@ import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
 
-/** Staging paths on a node, and the directories around them up to the root directory. Paths inside a mount are left out: if a
- *  driver has mounted one directory too high, they are the volume's content. */
+/** Staging paths on a node, and the directories around them up to the root directory. Paths inside a mount are left out: if a driver
+ *  has mounted the volume one directory too high, these paths are the volume's content. */
 export async function findStagedVolumes(
   fs: HostFs,
   root: string,

@@ -28,23 +28,23 @@ export interface SurveyDeps {
   readonly logLinksDir: string;
   /** Cgroups of QoS classes, the deepest first; empty if graftlet creates none. */
   readonly qosCgroups: readonly string[];
-  /** The cgroup of a pod below one of them. */
+  /** Path of a pod's cgroup. @param tier path of the QoS class's cgroup. */
   readonly podCgroup: (tier: string, uid: string) => string;
   /** Files of resource managers, relative to the root directory. */
   readonly managerFiles: readonly string[];
-  /** True if the node has static pods of its own, rather than a kubelet's. */
+  /** True if the node has sources of static pods; otherwise directories of static pods belong to a kubelet. */
   readonly staticPods: boolean;
   readonly childCgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
-/** UIDs as assigned by the API server; static pods have others. */
+/** Format of UIDs that the API server assigns; UIDs of static pods have other formats. */
 const apiUidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const anyUidPattern = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
-/** Finds everything that a node created on its target, read-only. The content of the root directory counts as the node's only if
- *  it contains graftlet's own directory; that of the runtime, by labels or by the pod's directory.
- *  @throws failed_precondition, one sentence, if the root directory belongs to another node; unavailable if the target or its
- *  runtime does not answer. */
+/** Finds everything that a node created on its target, read-only. The content of the root directory counts as the node's only if it
+ *  contains graftlet's own directory; sandboxes and containers in the runtime are recognized by labels or by the pod's directory.
+ *  @throws failed_precondition, one sentence, if the root directory belongs to another node; unavailable if the target or its runtime
+ *  does not answer. */
 export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Findings> {
   const { host, runtime, sharing, nodeName } = deps;
   const root = await realDirectory(host.fs, deps.rootDir, signal);
@@ -172,8 +172,8 @@ async function ownFiles(
   return [...(await filesOfManagers(fs, root, managers, signal)), ...others];
 }
 
-/** Existing files of resource managers. Their directories may hold files of others, such as plugins; a directory that is a symbolic link
- *  is ignored. */
+/** Existing files of resource managers. Their directories may contain other files, such as those of plugins. A directory that is a
+ *  symbolic link is ignored. */
 async function filesOfManagers(
   fs: HostFs,
   root: string,

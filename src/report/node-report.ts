@@ -17,7 +17,7 @@ export interface PodReport {
   readonly namespace: string;
   readonly name: string;
   readonly phase: string;
-  /** Why it does not run, from its status. */
+  /** Reason why the pod does not run, from its status. */
   readonly reason?: string;
 }
 
@@ -26,7 +26,7 @@ export interface NodeReport {
   readonly name: string;
   readonly provider: string;
   readonly ready: boolean;
-  /** Of the Node's Ready condition, or why the node has not started. */
+  /** Reason of the Node's Ready condition, or why the node has not started. */
   readonly reason: string;
   readonly message: string;
   /** Absent for a target that is graftlet's own machine or not connected yet. */

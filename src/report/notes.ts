@@ -3,7 +3,8 @@ import type { EventType } from "../pipeline.ts";
 import type { ReportedNode, EventObject } from "./reported-node.ts";
 import { createSignal } from "../lib/signal.ts";
 
-/** An event written by a node, or a warning or error of graftlet's log. A repeated one keeps its number and gets a new time. */
+/** An event written by a node, or a warning or error of graftlet's log. When a note is repeated, it keeps its number and gets a new
+ *  time. */
 export interface Note {
   readonly id: number;
   /** Milliseconds since the epoch. */
@@ -28,9 +29,9 @@ export interface Notes {
 
 /** The nodes of a process, and their latest events and warnings. */
 export interface Reports {
-  /** Those that there are now. */
+  /** The current nodes. */
   readonly nodes: readonly ReportedNode[];
-  /** Calls back when a node has come or gone. @returns a function that unsubscribes. */
+  /** Calls back when a node is added or removed. @returns a function that unsubscribes. */
   onNodesChange(listener: () => void): () => void;
   readonly notes: Notes;
 }

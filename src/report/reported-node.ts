@@ -37,13 +37,13 @@ export interface EventObject {
   readonly name?: string;
 }
 
-/** What a node has reached on its way to running. */
+/** Progress of a node's start. */
 export interface NodeProgress {
-  /** It has credentials for the API server. */
+  /** The node has credentials for the API server. */
   readonly isIdentified: boolean;
-  /** Its target is locked. */
+  /** The node's target is locked. */
   readonly isClaimed: boolean;
-  /** Why it does not run, as last reported; undefined while it starts or runs. */
+  /** Why the node does not run, as last reported; undefined while it starts or runs. */
   readonly trouble: LinkTrouble | undefined;
 }
 
@@ -55,14 +55,14 @@ export interface NodeReporter {
   onTargetOpened(link: NodeLink | undefined): void;
   /** @param work undefined if the node has stopped. */
   onRunning(work: NodeIntrospection | undefined): void;
-  /** Called with each event that the node writes; absent without readers. */
+  /** Called with each event that the node writes; absent if events are not needed. */
   readonly event?: (about: EventObject, type: EventType, reason: string, message: string) => void;
 }
 
 export interface ReportedNode {
   readonly name: string;
   readonly provider: string;
-  /** Undefined before there is a target. */
+  /** Link to the node's target; undefined before the target is opened. */
   link(): NodeLink | undefined;
   introspection(): NodeIntrospection | undefined;
   progress(): NodeProgress;

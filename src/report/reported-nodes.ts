@@ -2,13 +2,13 @@ import { createSignal } from "../lib/signal.ts";
 import type { createNotes } from "./notes.ts";
 import { createReportedNode, type NodeReporter, type ReportedNode } from "./reported-node.ts";
 
-/** The nodes of a process that report, which may come and go.
- *  @param onEvent absent without readers. */
+/** Keeps the list of a process's reporting nodes, which may be added and removed. @param onEvent called with each event; absent if
+ *  events are not needed. */
 export function createReportedNodes(onEvent?: ReturnType<typeof createNotes>["event"]) {
   const nodes: ReportedNode[] = [];
   const changed = createSignal();
   return {
-    /** Those that there are now. */
+    /** The current nodes. */
     nodes: nodes as readonly ReportedNode[],
     onNodesChange: changed.subscribe,
     /** Adds a node. @returns its reporter; disposed when the node is gone. */

@@ -15,10 +15,10 @@ export interface ShutdownInhibitorDeps {
   readonly clock: Clock;
 }
 
-/** Creates the lock, not yet acquired. */
+/** Creates the delay lock of logind, not yet acquired. */
 export function createShutdownInhibitor({ host, isRemote, clock }: ShutdownInhibitorDeps) {
   let current: LockHolder | undefined;
-  /** Lets the machine shut down. Safe to repeat. */
+  /** Releases the lock, so that the machine can shut down. Safe to repeat. */
   const release = async () => {
     const previous = current;
     current = undefined;
@@ -88,10 +88,10 @@ function inhibitCommand(timeoutSeconds?: number): Argv {
   return wrapped(["systemd-inhibit", ...options, "--"], script(holderScriptLines(timeoutSeconds).join("\n")));
 }
 
-/** Delays a shutdown of the target, up to logind's maximum delay, until disposed. The lock is held by a process on the target,
- *  since the file descriptor that logind returns cannot be passed to another machine. It is released with this process and
- *  with the connection. @param heartbeat heartbeat, for a target that may not notice the loss of the connection. @throws not_found
- *  without systemd-inhibit; failed_precondition with logind's message if it grants no lock. */
+/** Delays a shutdown of the target, up to logind's maximum delay, until disposed. The lock is held by a process on the target, since
+ *  the file descriptor that logind returns cannot be passed to another machine. It is released with this process and with the
+ *  connection. @param heartbeat sent to a target that might not notice the loss of the connection. @throws not_found without
+ *  systemd-inhibit; failed_precondition with logind's message if it grants no lock. */
 async function inhibitShutdown(
   host: Pick<Host, "spawn">,
   signal: AbortSignal,

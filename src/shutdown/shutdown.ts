@@ -43,8 +43,8 @@ const watchRetryDelayMs = 1_000;
 /** Timeout for writing the shutdown's record, milliseconds: the machine waits for it. */
 const recordTimeoutMs = 5_000;
 
-/** Ends the node's pods in order when their machine shuts down, and delays the shutdown meanwhile. A machine without logind is logged once
- *  and is no failure. (kubelet, nodeshutdown_manager_linux.go)
+/** Ends the node's pods in order when their machine shuts down, and delays the shutdown meanwhile. A machine without logind is logged
+ *  once, and is not a failure. (kubelet, nodeshutdown_manager_linux.go)
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown */
 export function createShutdownManager(deps: ShutdownDeps): Runnable {
   const { waitForTarget, clock, log } = deps;
@@ -149,7 +149,7 @@ function createShutdownHandler(
   };
 }
 
-/** Reports that the shutdown was cancelled. The pods have ended. */
+/** Reports that the shutdown was cancelled. The pods that have ended stay ended. */
 async function handleCancellation(deps: ShutdownDeps, acquire: () => Promise<void>): Promise<void> {
   reportShutdownState(deps, undefined, "Shutdown manager detected shutdown cancellation");
   await acquire();
@@ -172,9 +172,9 @@ const message = "Pod was terminated in response to imminent node shutdown.";
 /** The reason in the pods' status and events. */
 const podTermination: Eviction = { reason: "Terminated", message, disruption: message };
 
-/** Ends pods group by group: a group starts when the previous group's containers are gone and its volumes unmounted, or when its time is
- *  over. CSI drivers, in the last group, serve the others until then. (kubelet, nodeshutdown_manager.go, killPods) @throws what the signal
- *  aborted with. */
+/** Ends pods group by group: a group starts when the previous group's containers are gone and its volumes unmounted, or when its time
+ *  is over. CSI drivers, in the last group, serve the others until then. (kubelet, nodeshutdown_manager.go, killPods) @throws the
+ *  signal's reason. */
 async function endPods(
   deps: EndPodsDeps,
   periods: readonly GracePeriod[],

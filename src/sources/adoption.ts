@@ -44,7 +44,7 @@ function runs({ sandboxes, containers }: RuntimePod, pod: Pod): boolean {
     [...(pod.spec.initContainers ?? []), ...pod.spec.containers].map((spec) => [spec.name, containerHash(spec)]),
   );
   const hashes = new Map(
-    // Sorted newest first: of a container's attempts, all from one spec, the last one set here is the oldest.
+    // The list is sorted newest first, so the map keeps the oldest attempt of each container; all attempts have the same spec.
     containers.map(({ labels: own, annotations }) => [
       own[containerNameLabel] ?? "",
       annotations[containerHashAnnotation],

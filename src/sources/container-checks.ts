@@ -21,7 +21,7 @@ export function checkContainer(container: Container, place: ContainerContext): v
   for (const [field, allowed] of Object.entries(choices)) {
     const value = container[field as keyof typeof choices] ?? "";
     if (!(allowed as readonly string[]).includes(value))
-      throw refused(`${at}.${field}`, `${JSON.stringify(value)} is none of ${allowed.join(", ")}`);
+      throw refused(`${at}.${field}`, `${JSON.stringify(value)} is not one of ${allowed.join(", ")}`);
   }
   checkPorts(container, place);
   for (const [index, { name }] of ((container.env ?? []) as readonly Partial<EnvVar>[]).entries()) {
@@ -51,7 +51,10 @@ function checkPorts({ ports = [] }: Container, { at, hostNetwork }: ContainerCon
     if (!["TCP", "UDP", "SCTP"].includes(port.protocol ?? ""))
       throw refused(`${field}.protocol`, `${JSON.stringify(port.protocol)} is not TCP, UDP or SCTP`);
     if (hostNetwork && port.hostPort !== port.containerPort)
-      throw refused(`${field}.hostPort`, "differs from containerPort, and the pod has the host's network");
+      throw refused(
+        `${field}.hostPort`,
+        "differs from containerPort: with hostNetwork both must be equal, or omit hostPort",
+      );
   }
 }
 
@@ -78,7 +81,7 @@ function checkResources({ resources = {} }: Container, at: string): void {
   for (const [list, amounts] of Object.entries({ limits, requests })) {
     for (const [name, amount] of Object.entries(amounts)) {
       const field = `${at}.resources.${list}.${name}`;
-      if (numberOf(amount, field) < 0) throw refused(field, "is less than 0");
+      if (numberOf(amount, field) < 0) throw refused(field, "is less than 0: set 0 or more");
     }
   }
   for (const [name, amount] of Object.entries(requests)) {
@@ -102,9 +105,10 @@ function numberOf(amount: string, field: string): number {
 function checkProbe(probe: Probe, field: string): void {
   checkExactlyOne(probe, ["exec", "httpGet", "tcpSocket", "grpc"], field);
   for (const name of ["timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] as const) {
-    if ((probe[name] ?? 1) < 1) throw refused(`${field}.${name}`, "is less than 1");
+    if ((probe[name] ?? 1) < 1) throw refused(`${field}.${name}`, "is less than 1: set 1 or more, or omit it");
   }
-  if ((probe.initialDelaySeconds ?? 0) < 0) throw refused(`${field}.initialDelaySeconds`, "is less than 0");
+  if ((probe.initialDelaySeconds ?? 0) < 0)
+    throw refused(`${field}.initialDelaySeconds`, "is less than 0: set 0 or more, or omit it");
   const port = (probe.httpGet ?? probe.tcpSocket ?? probe.grpc)?.port;
   const portless = probe.exec === undefined && (port === undefined || (typeof port === "number" && !isPort(port)));
   if (portless)

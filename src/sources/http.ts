@@ -21,7 +21,7 @@ export interface HttpSourceDeps extends ManifestSetDeps, ClockAndLog {
   readonly set: (pods: readonly Pod[]) => void;
 }
 
-/** The kubelet's value. */
+/** Timeout of a request, milliseconds: the kubelet's. */
 const requestTimeoutMs = 10_000;
 
 /** Source of static pods at a URL: one pod, or a PodList. An unusable response changes nothing.
@@ -83,7 +83,7 @@ async function fetchManifest({ url, headers }: HttpSourceDeps, signal: AbortSign
   }
 }
 
-/** A URL may contain a user and a password. */
+/** Authorization header for the user and password in a URL; empty if it has none. */
 function basic(url: string): Record<string, string> {
   const { username = "", password = "" } = URL.parse(url) ?? {};
   if (!username) return {};

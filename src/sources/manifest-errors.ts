@@ -2,7 +2,7 @@ import type { Logger } from "../lib/log.ts";
 import type { EventSink } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 
-/** Reports problems of manifests: each once, until it changes or is fixed. */
+/** Reports problems of manifests. A problem is reported once, and again only if it has changed or reappeared. */
 export type ManifestErrors = ReturnType<typeof createManifestErrors>;
 
 export function createManifestErrors(deps: {
@@ -18,7 +18,7 @@ export function createManifestErrors(deps: {
     say();
   };
   return {
-    /** Reports that a manifest is rejected. @param of its source, such as a file's path. */
+    /** Reports that a manifest is rejected. @param of source of the manifest, such as a file's path. */
     report(of: string, why: string) {
       once(of, why, () => {
         log.warn({ manifest: of, why }, "ignoring invalid static pod manifest");

@@ -10,14 +10,15 @@ import type { Fields } from "./pod-fields.ts";
 /** Parses manifests without blocking the process. */
 export type ManifestReader = ReturnType<typeof openManifestReader>;
 
-/** Characters that one reader parses on the main thread: at worst a twentieth of a second. */
+/** Maximum number of characters that one reader parses on the main thread, which takes at most 50 ms. */
 const maxInlineCharacters = 16 * 1024;
-/** Limits of a thread: MiB, and milliseconds for each manifest. Typical pods in YAML take a tenth of both. */
+/** Limits of a thread: MiB, and milliseconds for each manifest. Typical pods in YAML need a tenth of either limit. */
 const threadLimits = { MiB: 128, ms: 30_000 };
 
 type ParseResult = { readonly pods: readonly StaticPod[] } | { readonly fault: string };
 
-/** Beyond a few small manifests, parsing moves to a thread with limits of time and memory that ends with the reader. */
+/** Opens a reader. It parses a few small manifests on the main thread; further ones in a thread with limits of time and memory, which
+ *  ends with the reader. */
 export function openManifestReader(clock: Clock, { MiB, ms } = threadLimits) {
   let room = maxInlineCharacters;
   let thread: Worker | undefined;
@@ -91,7 +92,7 @@ if (!isMainThread) serve();
 interface Manifest {
   readonly text: string;
   readonly origin: ManifestOrigin;
-  /** A PodList is accepted instead of one pod. */
+  /** True if a PodList is accepted as well as a single pod. */
   readonly lists: boolean;
 }
 

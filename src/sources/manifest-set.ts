@@ -73,7 +73,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
       const now = new Map<string, ParsedManifest>();
       const holders = new Map<string, string>();
       const uids = new Map<string, string>();
-      // If two files contain one pod, the file that had it before takes precedence.
+      // If two files contain the same pod, the file that contained it first takes precedence.
       for (const { path, name, holding } of ordered(holdings, held)) {
         const { uid } = holding.pod.metadata;
         const other = holders.get(name);
@@ -102,7 +102,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
   };
 }
 
-/** Results by digest of the text: a pod, or the reason of a refusal. */
+/** Cached result of parsing a text, with the text's digest: a pod, or the error. */
 type CachedParse = { readonly digest: string } & ({ readonly held: ParsedManifest } | { readonly fault: unknown });
 
 /** One read of all files. */
@@ -150,7 +150,7 @@ function fileText(files: readonly ManifestFile[], path: string): string | undefi
 
 interface ManifestWithPod {
   readonly path: string;
-  /** Name of its pod. */
+  /** Full name of the pod in the file. */
   readonly name: string;
   readonly holding: ParsedManifest;
 }

@@ -7,7 +7,7 @@ import type { Fields } from "./pod-fields.ts";
  *  never have a mirror pod. */
 export const maxManifestBytes = 1 << 20;
 
-/** Maximum nesting depth: that of a pod's deepest field, with margin. Deeper nesting is meant to exhaust the stack. */
+/** Maximum nesting depth: that of a pod's deepest field, with margin. Deeper nesting is rejected because it could exhaust the stack. */
 const maxDepth = 100;
 /** Limits of characters and values in a manifest, with aliases expanded. */
 const maxExtent = 4 << 20;

@@ -60,7 +60,7 @@ const choices = {
   dnsPolicy: ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"],
 } as const;
 
-/** Refuses a spec that the API server would refuse and that this node could not run, or not as intended. @param spec with defaults.
+/** Rejects a spec that the API server would reject too, if this node could not run it as intended. @param spec with defaults.
  *  @throws CodedError invalid_argument: the first invalid field, and the remedy.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function checkSpec(spec: PodSpec): void {
@@ -70,7 +70,7 @@ export function checkSpec(spec: PodSpec): void {
   for (const [field, allowed] of Object.entries(choices)) {
     const value = spec[field as keyof typeof choices] ?? "";
     if (!(allowed as readonly string[]).includes(value))
-      throw refused(`spec.${field}`, `${JSON.stringify(value)} is none of ${allowed.join(", ")}`);
+      throw refused(`spec.${field}`, `${JSON.stringify(value)} is not one of ${allowed.join(", ")}`);
   }
   if ((spec.terminationGracePeriodSeconds ?? 0) < 0)
     throw refused("spec.terminationGracePeriodSeconds", "is less than 0: set a number of seconds");
@@ -96,7 +96,7 @@ function checkContainerName({ name }: Container, at: string, seen: Set<string>):
   seen.add(name);
 }
 
-/** @returns the names of the volumes. */
+/** Checks the volumes. @returns their names. */
 function checkVolumes({ volumes = [] }: PodSpec): ReadonlySet<string> {
   const names = new Set<string>();
   for (const [index, volume] of volumes.entries()) {

@@ -19,7 +19,7 @@ export function typedSpec(value: unknown) {
   return { spec, unknown };
 }
 
-/** Decodes a map of texts, such as labels. @throws CodedError invalid_argument */
+/** Decodes a map of strings, such as labels. @throws CodedError invalid_argument */
 export function textsByName(value: unknown, field: string): Record<string, string> {
   return value === undefined || value === null ? {} : (typed(value, "{}string", field, []) as Record<string, string>);
 }

@@ -37,7 +37,7 @@ export interface WorkerView {
   readonly phase: WorkerPhase;
   /** Latest version that the worker received; undefined for a pod that only the runtime knows. */
   readonly pod: DesiredPod | undefined;
-  /** The node evicted or preempted the pod: its dead containers need not be kept. */
+  /** Set if the node evicted or preempted the pod: its dead containers need not be kept. */
   readonly evicted?: true;
 }
 

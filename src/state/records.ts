@@ -42,7 +42,7 @@ export interface Records {
   /** A column of observations. An observation creates a record, unless it was made before that record's end; it does not keep a
    *  record that has lost its owners. */
   observations<T extends Observation>(): ColumnPair<T>;
-  /** A column of existing records. */
+  /** A column whose values exist only in existing records: they neither create nor keep a record. */
   column<T>(scope?: "object" | "work"): ColumnPair<T>;
   /** Calls back when the work on a pod has ended and its values are freed. */
   onEnd(listener: (uid: string) => void): void;

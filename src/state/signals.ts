@@ -11,7 +11,8 @@ export type ResizeTrigger =
   | "pod_terminated"
   | "periodic_retry";
 
-/** Signals of a node, created before the actors that send them and subscribe to them: subscribers read the columns. */
+/** Signals of a node, created before the actors that send or receive them. A signal only announces a change: its subscribers read the
+ *  new state from the columns. */
 export type NodeSignals = ReturnType<typeof createSignals>;
 
 // Maps over a type parameter, so that an editor finds and renames a signal in the actors that use it.

@@ -46,7 +46,7 @@ export interface StopDeps {
 const minTimeoutSeconds = 10;
 
 /** Waits until a pod's containers have ended. If they exceed their time, an event is emitted; the pod ends later.
- *  @returns false for such a pod. @throws the signal's abort reason. */
+ *  @returns false if they exceed their time. @throws the signal's abort reason. */
 export async function untilStopped(
   { worker, events, clock }: StopDeps,
   pod: Pod,

@@ -15,7 +15,7 @@ export interface MetricRow {
 }
 
 export interface RowLabels {
-  /** Path of its cgroup. */
+  /** Path of the subject's cgroup. */
   readonly id: string;
   /** ID of a container or sandbox. */
   readonly name: string;
@@ -27,7 +27,7 @@ export interface RowLabels {
 
 const nobody: RowLabels = { id: "/", name: "", image: "", container: "", pod: "", namespace: "" };
 
-/** All measured subjects. cAdvisor's cgroups outside the pods are omitted. */
+/** Returns all measured subjects. Cgroups outside the pods, which cAdvisor also reports, are omitted. */
 export function metricRows(sample: Sample, disk: DiskStats | undefined): readonly MetricRow[] {
   const fileSystems = disk?.fileSystems ?? [];
   const { node, network, bootedAt: startedAt } = sample;

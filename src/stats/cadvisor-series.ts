@@ -39,17 +39,22 @@ const seconds = (nanoseconds: number | undefined): number | undefined =>
 
 export const otherSeries: readonly Series[] = [
   one("last_seen", "Time of the last measurement, Unix time.", gauge, (_row, { at }) => Math.trunc(at / 1000)),
-  one("health_state", "Outcome of a health check of the runtime's; -1 without one.", gauge, () => -1),
+  one(
+    "health_state",
+    "Result of the runtime's health check of the container; -1 without a health check.",
+    gauge,
+    () => -1,
+  ),
   one("start_time_seconds", "Start time, Unix time.", setting, ({ startedAt }) =>
     startedAt === undefined ? undefined : Math.trunc(startedAt / 1000),
   ),
   one(
     "processes",
-    "Processes in it, without those in its children.",
+    "Number of processes in the cgroup, without its children.",
     gauge,
     ({ measured, labels, isContainer }) => measured.processes ?? (isContainer || labels.id === "" ? undefined : 0),
   ),
-  one("threads", "Threads in it and its children.", gauge, ({ measured }) => measured.threads),
+  one("threads", "Number of threads in the cgroup and its children.", gauge, ({ measured }) => measured.threads),
   one("threads_max", "Maximum number of threads; 0 without a limit.", gauge, ({ measured }) =>
     measured.threads === undefined ? undefined : (measured.maxThreads ?? 0),
   ),
@@ -62,8 +67,8 @@ export const otherSeries: readonly Series[] = [
   ...pressureSeries("cpu", ({ measured }) => measured.cpu?.pressure),
   ...pressureSeries("memory", ({ measured }) => measured.memory?.pressure),
   ...pressureSeries("io", ({ measured }) => measured.io?.pressure),
-  ...trafficSeries("receive", "received", ({ rx }) => rx),
-  ...trafficSeries("transmit", "sent", ({ tx }) => tx),
+  ...trafficSeries("receive", ["received", "receiving"], ({ rx }) => rx),
+  ...trafficSeries("transmit", ["sent", "sending"], ({ tx }) => tx),
 ];
 
 function pressureSeries(of: string, read: (row: MetricRow) => PressureStall | undefined): readonly Series[] {
@@ -73,12 +78,16 @@ function pressureSeries(of: string, read: (row: MetricRow) => PressureStall | un
   };
   const name = (what: string) => `pressure_${of}_${what}_seconds_total`;
   return [
-    one(name("stalled"), `Time for which all of its tasks waited for ${of} at once, seconds.`, counter, total("full")),
-    one(name("waiting"), `Time for which some of its tasks waited for ${of}, seconds.`, counter, total("some")),
+    one(name("stalled"), `Time for which all tasks waited for ${of} at once, seconds.`, counter, total("full")),
+    one(name("waiting"), `Time for which at least one task waited for ${of}, seconds.`, counter, total("some")),
   ];
 }
 
-function trafficSeries(direction: string, done: string, read: (one: InterfaceTraffic) => Traffic): readonly Series[] {
+function trafficSeries(
+  direction: string,
+  [done, doing]: readonly [string, string],
+  read: (one: InterfaceTraffic) => Traffic,
+): readonly Series[] {
   const series = (what: string, help: string, value: (traffic: Traffic) => number): Series => ({
     name: `container_network_${direction}_${what}_total`,
     help,
@@ -88,15 +97,15 @@ function trafficSeries(direction: string, done: string, read: (one: InterfaceTra
   return [
     series("bytes", `Bytes ${done}.`, ({ bytes }) => bytes),
     series("packets", `Packets ${done}.`, ({ packets }) => packets),
-    series("packets_dropped", `Dropped packets to be ${done}.`, ({ dropped }) => dropped),
-    series("errors", `Errors of packets to be ${done}.`, ({ errors }) => errors),
+    series("packets_dropped", `Packets dropped when ${doing}.`, ({ dropped }) => dropped),
+    series("errors", `Errors when ${doing} packets.`, ({ errors }) => errors),
   ];
 }
 
 const ofCpu = (name: string, help: string, shape: Shape, value: (cpu: CpuUsage) => number | undefined): Series =>
   one(name, help, shape, ({ measured: { cpu } }) => cpu && value(cpu));
 
-/** Only subjects with a limit can be throttled. */
+/** Series about throttling: only subjects with a CPU limit can be throttled. */
 const throttled = (name: string, help: string, value: (cpu: CpuUsage) => number | undefined): Series =>
   ofCpu(`cpu_cfs_${name}`, help, counter, (cpu) => (cpu.quotaUs === undefined ? undefined : value(cpu)));
 
@@ -111,12 +120,20 @@ export const cpuSeries: readonly Series[] = [
   ofCpu("cpu_system_seconds_total", "System CPU time used, core-seconds.", counter, ({ systemNs }) =>
     seconds(systemNs),
   ),
-  throttled("periods_total", "Enforcement periods of its CPU limit.", ({ periods }) => periods),
-  throttled("throttled_periods_total", "Periods in which it was throttled.", (cpu) => cpu.throttledPeriods),
+  throttled("periods_total", "Enforcement periods of the CPU limit.", ({ periods }) => periods),
+  throttled(
+    "throttled_periods_total",
+    "Enforcement periods in which processes were throttled.",
+    (cpu) => cpu.throttledPeriods,
+  ),
   throttled("throttled_seconds_total", "Throttled time, seconds.", (cpu) => seconds(cpu.throttledNs)),
-  throttled("burst_periods_total", "Periods in which it used more than its quota.", ({ bursts }) => bursts ?? 0),
-  throttled("burst_seconds_total", "Time used over its quota, seconds.", ({ burstNs }) => seconds(burstNs ?? 0)),
-  ofCpu("spec_cpu_period", "Period of its CPU limit, microseconds.", setting, ({ periodUs }) => periodUs),
+  throttled(
+    "burst_periods_total",
+    "Enforcement periods in which the CPU quota was exceeded.",
+    ({ bursts }) => bursts ?? 0,
+  ),
+  throttled("burst_seconds_total", "CPU time used beyond the quota, seconds.", ({ burstNs }) => seconds(burstNs ?? 0)),
+  ofCpu("spec_cpu_period", "Enforcement period of the CPU limit, microseconds.", setting, ({ periodUs }) => periodUs),
   ofCpu("spec_cpu_quota", "CPU quota per period, microseconds.", setting, ({ quotaUs }) => quotaUs),
   ofCpu("spec_cpu_shares", "CPU shares.", setting, ({ shares }) => shares),
 ];
@@ -129,14 +146,14 @@ const ofMemory = (
 ): Series => one(name, help, shape, ({ measured: { memory } }) => memory && value(memory));
 const bytes = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
   ofMemory(`memory_${name}`, help, gauge, value);
-/** 0 without a limit. */
+/** Series of a memory limit; 0 without a limit. */
 const limit = (name: string, help: string, value: (memory: MemoryUsage) => number | undefined): Series =>
   ofMemory(`spec_memory_${name}`, help, setting, (memory) => value(memory) ?? 0);
 
 export const memorySeries: readonly Series[] = [
   bytes("usage_bytes", "Memory used, bytes.", ({ usage }) => usage),
   bytes("working_set_bytes", "Memory used without inactive file pages, bytes.", (m) => m.workingSet),
-  bytes("rss", "Anonymous memory of its processes, bytes.", ({ rss }) => rss),
+  bytes("rss", "Anonymous memory, bytes.", ({ rss }) => rss),
   bytes("cache", "Page cache, bytes.", ({ cache }) => cache),
   bytes("mapped_file", "Files mapped into memory, bytes.", ({ mappedFile }) => mappedFile),
   bytes("kernel_usage", "Kernel memory, bytes.", ({ kernel }) => kernel),

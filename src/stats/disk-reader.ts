@@ -165,7 +165,7 @@ function createSpaces({ host, clock }: DiskDeps): SpaceAt {
   };
 }
 
-/** The same with its device, which is looked up once. */
+/** Adds the file system's device to the usage; the device at a path is looked up once. */
 function withDevices(host: DiskDeps["host"], spaceAt: SpaceAt): SpaceAt {
   const devices = new Map<string, string>();
   return async (path, signal) => {
@@ -185,13 +185,13 @@ async function runtimeSpace(
   return path ? spaceAt(path, signal) : undefined;
 }
 
-/** The same with the bytes that the runtime reports. */
+/** A file system's usage with the number of used bytes that the runtime reports, if it does. */
 function withRuntimeBytes(usage: cri.FilesystemUsage | undefined, space: DiskUse): DiskUse {
   const bytes = usage?.usedBytes && Number(usage.usedBytes.value);
   return { ...space, ...(bytes !== undefined && { usedBytes: bytes }) };
 }
 
-/** One per device. */
+/** Keeps one entry per device, and drops unknown ones. */
 function distinct(all: readonly (DiskUse | undefined)[]): readonly DiskUse[] {
   return [...new Map(all.flatMap((use) => (use ? [[use.device, use] as const] : []))).values()];
 }

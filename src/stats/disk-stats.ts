@@ -4,7 +4,7 @@ import type { FileSystemInfo } from "../seams/host.ts";
 export interface DiskUse extends Omit<FileSystemInfo, "usedBytes"> {
   /** Time of measurement, milliseconds since the epoch. */
   readonly at: number;
-  /** Path of its device; empty if unknown. */
+  /** Path of the file system's device; empty if unknown. */
   readonly device: string;
   readonly usedBytes?: number;
   readonly inodesUsed?: number;
@@ -15,9 +15,9 @@ export interface DiskUse extends Omit<FileSystemInfo, "usedBytes"> {
 export interface VolumeDiskUse {
   readonly name: string;
   readonly use: DiskUse;
-  /** True if it is on the node's disk and counts as the pod's ephemeral storage. */
+  /** True if the volume is on the node's disk and counts as the pod's ephemeral storage. */
   readonly ephemeral?: boolean;
-  /** Its persistent volume claim, in the pod's namespace. */
+  /** Name of the volume's claim, in the pod's namespace. */
   readonly claim?: ClaimName;
 }
 
@@ -48,9 +48,9 @@ export interface DiskStats {
   /** File systems of the runtime's images and container layers; undefined if the runtime does not report them. */
   readonly images?: DiskUse;
   readonly layers?: DiskUse;
-  /** Those file systems, one per device, with their total usage. */
+  /** File systems of the root directory and of the runtime's images and layers, one per device, with their total usage. */
   readonly fileSystems: readonly DiskUse[];
-  /** By UID. */
+  /** Disk usage of pods, by UID. */
   readonly pods: ReadonlyMap<string, PodDisk>;
 }
 

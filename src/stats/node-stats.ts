@@ -33,9 +33,9 @@ export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
 
 /** Usage of a node, by path of the kubelet API. */
 export interface NodeStats {
-  /** @throws CodedError if nothing can be measured. */
+  /** Response of /stats/summary. @throws CodedError if nothing can be measured. */
   summary(onlyCpuAndMemory: boolean, signal: AbortSignal): Promise<object>;
-  /** The text contains a metric for failed measurements. */
+  /** Text of /metrics/resource, which has a metric for failed measurements. */
   resource(signal: AbortSignal): Promise<string>;
   cadvisor(signal: AbortSignal): Promise<string>;
   /** The kubelet_volume_stats_* metrics of /metrics. */

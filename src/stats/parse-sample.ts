@@ -67,7 +67,7 @@ function groupAt(input: SampleInput, path: string | undefined): Measured | undef
     : undefined;
 }
 
-/** Limits and swap of the root are the machine's, and its pressure is in /proc/pressure. */
+/** Usage of the root cgroup. It has the machine's limits and swap, and its pressure is in /proc/pressure. */
 function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupUsage {
   const { cpu, memory, io, processes } = groupUsage(groups.get("/") ?? new Map<string, string>(), version);
   const info = parseMeminfo(proc.get("/proc/meminfo") ?? "");

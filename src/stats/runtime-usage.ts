@@ -7,9 +7,9 @@ import type { Stats } from "../seams/runtime.ts";
 
 /** Usage of pods according to the runtime: for pods whose cgroups are not found, such as those in virtual machines. */
 export interface RuntimeUsage {
-  /** By container ID. */
+  /** Usage of containers, by container ID. */
   readonly containers: ReadonlyMap<string, GroupUsage>;
-  /** By pod UID; from runtimes that measure pods. */
+  /** Usage of pods, by UID; only from runtimes that measure pods. */
   readonly pods: ReadonlyMap<string, GroupUsage>;
   readonly networks: ReadonlyMap<string, readonly InterfaceTraffic[]>;
 }

@@ -91,7 +91,7 @@ function createRates(): { next(atMs: number): Rate } {
   };
 }
 
-/** A pod's QoS class is in its spec, which may be gone: its cgroup is searched in each class. */
+/** A pod's QoS class is in its spec, which may be gone, so its cgroup is searched for in each class. */
 function groupsOf({ uid, sandbox, containers, onHostNetwork }: RunningPod, layout: CgroupLayout): CgroupRequest[] {
   const containerIds = [...(sandbox ? [sandbox] : []), ...containers].map(({ id }) => id);
   const networkOf = onHostNetwork ? undefined : sandbox?.id;

@@ -16,7 +16,7 @@ export interface SummaryInput {
   readonly maxPid: number;
 }
 
-/** /stats/summary. Start times of pods and containers are those of the creation of the sandbox and of the container. (kubelet, with CRI)
+/** /stats/summary. A pod's start time is the creation time of its sandbox, a container's its own creation time. (kubelet, with CRI)
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
 export function summary(input: SummaryInput): object {
   const { sample, onlyCpuAndMemory } = input;

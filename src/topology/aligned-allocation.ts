@@ -71,7 +71,7 @@ interface ContainerGroup {
   /** The container that the hints are for; undefined for the pod. */
   readonly of: Container | undefined;
   readonly containers: readonly Container[];
-  /** The pod has pod-level resources, from which its containers get CPUs and memory. */
+  /** True if the pod has pod-level resources, from which its containers get CPUs and memory. */
   readonly isPodLevel: boolean;
 }
 

@@ -8,7 +8,7 @@ import { type Alignment, type AlignmentMeasures, allocateAligned } from "./align
 
 /** Records admissions. */
 export interface TopologyMeasures extends AlignmentMeasures {
-  /** The node aligns resources, so that counts of aligned ones exist. */
+  /** The node aligns resources: the counters of alignment exist from then on. */
   enabled(): void;
   /** Allocation of a pod's resources begins. */
   requested(): void;

@@ -30,7 +30,7 @@ export function mergeByPolicy(
   }
   const single = lists.map((list) => list.filter(fitsOneNode));
   const { nodes, preferred } = mergeHints(single, all, isNarrower);
-  // All nodes: nothing is to be aligned, or the machine has one node.
+  // A hint for all nodes means that nothing needs alignment, or that the machine has a single node: any nodes will do.
   return { hint: { nodes: nodes === all ? undefined : nodes, preferred }, admit: preferred };
 }
 

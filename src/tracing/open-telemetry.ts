@@ -40,7 +40,7 @@ const instrumentationScope = "k8s.io/kubernetes/pkg/kubelet";
 /** Timeout for sending the last spans on disposal, milliseconds. */
 const flushTimeoutMs = 1000;
 
-/** A span in progress and the one around it. */
+/** A span in progress, and the span around it. */
 interface SpanScope {
   /** Undefined once the span has ended: work that outlives it (such as a watch) is not attributed to it and does not retain it. */
   context: Context | undefined;

@@ -14,7 +14,7 @@ export interface IdSettings {
 }
 
 /** Reads which of the target's IDs pods may use: the subordinate IDs of the user `kubelet`; without that user or the program `getsubids`,
- *  all IDs except those of the target itself. @throws Error in the kubelet's words for IDs with which it would not start.
+ *  all IDs except those of the target itself. @throws Error in the kubelet's words for IDs with which a kubelet would not start.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/user-namespaces/#set-up-a-node-to-support-user-namespaces */
 export async function readAvailableIds(
   host: Pick<Host, "run">,

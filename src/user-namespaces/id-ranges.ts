@@ -9,7 +9,8 @@ export interface IdRange {
 export type IdRanges = ReturnType<typeof createIdRanges>;
 
 /** Creates an empty set of ranges.
- *  @param available a multiple of `idsPerPod`, at a multiple of it. @param random returns an integer from 0 to below its argument. */
+ *  @param available range whose start and length are multiples of `idsPerPod`. @param random returns an integer from 0 to below its
+ *  argument. */
 export function createIdRanges(available: IdRange, idsPerPod: number, random: (below: number) => number) {
   const count = Math.floor(available.length / idsPerPod);
   const indexes = new Map<string, number>();
@@ -24,7 +25,7 @@ export function createIdRanges(available: IdRange, idsPerPod: number, random: (b
       const index = indexes.get(uid);
       return index === undefined ? undefined : rangeAt(index);
     },
-    /** Allocates a free range to a pod that has none. The range is random, so that it is not reused at once.
+    /** Allocates a free range to a pod that has none. The range is chosen at random, so that released ranges are not reused at once.
      *  @throws Error in the kubelet's words if no range is free. */
     allocate(uid: string) {
       if (used.size >= count) throw new Error("could not find an empty slot to allocate a user namespace");

@@ -31,7 +31,7 @@ const maxReads = 32;
 export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
   const { host, rootDir, settings, clock, log } = deps;
   const inTurn = createSemaphore(1);
-  /** Undefined if the files on the target have not been read. */
+  /** Ranges of all pods; undefined if the mappings files on the target have to be read (again). */
   let known: IdRanges | undefined;
 
   const load = async (signal: AbortSignal): Promise<IdRanges> => {
@@ -47,7 +47,7 @@ export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
       ...replaceFile(mappingsFile(rootDir, uid), formatMappings(range), 0o600),
     ];
     await host.fs.apply(made, signal).catch((error: unknown) => {
-      // The file may be there: it says what belongs to the pod.
+      // The file may have been written nevertheless: read all files again to find out.
       known = undefined;
       throw error;
     });
@@ -59,7 +59,7 @@ export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
       await host.fs.apply([{ kind: "remove", path: mappingsFile(rootDir, uid) }]);
       ranges.release(uid);
     } catch (err) {
-      // Read again, the range is free once the pod's directory is gone.
+      // Read all files again: the range is free once the pod's directory is gone.
       known = undefined;
       log.debug({ err, uid }, "cannot remove the ID mappings of a pod; its directory will be removed");
     }
@@ -71,10 +71,10 @@ export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
         throwIfAborted(signal);
         const read = known ?? (await load(signal));
         const own = read.get(uid);
-        // The directory of a static pod that runs again under its UID may have been removed.
+        // The directory may be missing: it was removed when a static pod ended that now runs again under the same UID.
         if (own && (await readStateFile(host.fs, mappingsFile(rootDir, uid), maxMappingsBytes, signal))) return own;
         try {
-          // Pods that ended before the files were read have ranges until they are read again.
+          // If no range is free, read the files again: this frees ranges of pods whose directories have been removed since.
           const range = own ?? (read.isFull() ? await load(signal) : read).allocate(uid);
           await save(uid, range, signal);
           return range;
@@ -127,7 +127,7 @@ async function readMappings(
   return texts;
 }
 
-/** Maximum size of a mappings file; those of a kubelet have 150 bytes. */
+/** Maximum size of a mappings file, bytes; a kubelet's file has 150 bytes. */
 const maxMappingsBytes = 4096;
 
 /** File with the ID mappings of a pod, at the kubelet's path in the pod's directory. */
@@ -135,13 +135,13 @@ function mappingsFile(rootDir: string, uid: string): string {
   return `${podDirectory(rootDir, uid)}/userns`;
 }
 
-/** The content of a pod's file: the kubelet's, which has the same mapping for users and groups. */
+/** Content of a pod's mappings file, in the kubelet's format: the mapping for users and groups is the same. */
 export function formatMappings({ first, length }: IdRange): string {
   const mappings = [{ hostId: first, containerId: 0, length }];
   return JSON.stringify({ uidMappings: mappings, gidMappings: mappings });
 }
 
-/** Parses a pod's file. @throws Error in the kubelet's words. (kubelet, parseUserNsFileAndRecord) */
+/** Parses a pod's mappings file. @throws Error in the kubelet's words. (kubelet, parseUserNsFileAndRecord) */
 export function parseMappings(text: string): IdRange {
   const { uidMappings, gidMappings } = fieldsOf(text);
   const uids = listOf(uidMappings);
@@ -174,7 +174,7 @@ function listOf(
   });
 }
 
-/** An unsigned 32-bit field; a missing one is 0. */
+/** Reads an unsigned 32-bit field; 0 if it is missing. */
 function idOf(value: unknown = 0): number {
   if (typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
   throw new Error(`invalid user namespace mappings file: ${JSON.stringify(value)} is not an ID`);

@@ -119,7 +119,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
     const said = leaving.stdout();
     assert.match(said, /: removed CSI volumes of pod default\/user-/);
     assert.match(said, /: removed staged CSI volumes\n[^]*removed container hostpath of pod /);
-    assert.doesNotMatch(said, /not given back/);
+    assert.doesNotMatch(said, /not released by the CSI driver/);
     await nothingIsLeft();
     assert.doesNotMatch(await cluster.mustRunInside(["losetup", "--all"]), new RegExp(raw));
     assert.equal(await rows(handle), "row\n");
@@ -151,9 +151,9 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
       gone.stop();
       const { code, stdout, stderr } = await cluster.runAtAgent(argv, { timeoutMs: 120_000 });
       assert.equal(code, 0, stderr);
-      const sentences = stdout.split("\n").filter((line) => line.includes("not given back"));
+      const sentences = stdout.split("\n").filter((line) => line.includes("not released by the CSI driver"));
       assert.deepEqual(sentences, [
-        `not given back to its storage driver, only unmounted: volume gone of pod default/gone (its data is untouched): the driver ${name} is not running on the target`,
+        `unmounted, but not released by the CSI driver: volume gone of pod default/gone (its data is untouched): the driver ${name} is not running on the target`,
       ]);
       await nothingIsLeft();
       assert.deepEqual(readdirSync(join(cluster.root, disks, "handle-gone")), ["table"]);

@@ -197,7 +197,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
   test("does nothing without confirmation", async () => {
     await using asked = leave(fileOf(...leaving), "--deployment=graftlet");
     assert.equal(await asked.ended(), 1);
-    assert.match(asked.stdout(), /edge-1, edge-2\. .*\nnothing was done: run this with --yes to do it\n$/);
+    assert.match(asked.stdout(), /edge-1, edge-2\. .*\nnothing was done; run this with --yes to do it\n$/);
     assert.equal((await cluster.get<Node>("node", "edge-1"))?.spec?.unschedulable, undefined);
   });
 
@@ -232,7 +232,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
     await using last = leave(fileOf(...leaving, dead), ...flags.slice(1, 2), "--timeout=10s", "--yes");
     assert.equal(await last.ended(120_000), 1, last.stdout());
     assert.match(last.stdout(), /^cannot remove node edge-3: its target is not clean/m);
-    assert.match(last.stdout(), /^not left: edge-3\. Mend what is named above, and run this again\.$/m);
+    assert.match(last.stdout(), /^not removed: edge-3\. Fix the problems above, and run this again\.$/m);
     assert.deepEqual(await nodes(), ["node/home"]);
     for (const name of leaving) assert.deepEqual(await podsOf(name), []);
     const now = await standing();

@@ -118,7 +118,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
     others = new Set([...others, ...gained(withoutStranger, standing)]);
     const { code, said } = await remove();
     assert.equal(code, 1);
-    assert.equal(said.at(-1), "nothing was removed: run this with --yes to remove it");
+    assert.equal(said.at(-1), "nothing was removed; run this with --yes to remove it");
     for (const name of ["volumes", "burstable", "stubborn", "ended"])
       assert.ok(
         said.some((line) => line.includes(`container main of pod default/${name}, `)),
@@ -143,10 +143,10 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
       const { code, said } = await remove("--yes");
       assert.equal(code, 1);
       assert.ok(
-        said.some((line) => line.startsWith(`could not be removed: mount ${directory}/bound: `)),
+        said.some((line) => line.startsWith(`cannot remove mount ${directory}/bound: `)),
         said.join("\n"),
       );
-      assert.ok(said.includes(`kept until that is gone: directory ${directory}`), said.join("\n"));
+      assert.ok(said.includes(`kept because of a failure: directory ${directory}`), said.join("\n"));
       assert.ok(existsSync(join(rootDir, "graftlet", "node.json")));
       strangersStand(cluster);
     } finally {

@@ -10,7 +10,7 @@ export interface Model {
   readonly shown: Map<string, NodeView>;
   readonly pods: Map<string, readonly PodView[]>;
   readonly usage: Map<string, UsageView>;
-  /** By `node NAME`, `pod UID` and `container UID NAME`. */
+  /** Samples, keyed by `node NAME`, `pod UID` or `container UID NAME`. */
   readonly tracks: Map<string, Track>;
   notes: readonly Note[];
 }

@@ -7,7 +7,7 @@ import { type Line, columnsOf, linesOf, mostLines } from "./series.ts";
 
 interface PlotKind {
   readonly title: string;
-  /** Two for the network: received above, sent below as a dashed line. */
+  /** Metrics of the plot. The network plot has two: received bytes, and sent bytes as a dashed line. */
   readonly metrics: readonly Metric[];
   readonly as: (value: number) => string;
   /** Grid line increments; powers of two for bytes. */

@@ -172,7 +172,7 @@ test("does not examine the machine of an object that is paused, inactive or dele
     ],
     pools: [pool],
   });
-  const paused = "GraftedNode|ok|Paused|not checked: spec.paused is true, and others may work on the machine";
+  const paused = "GraftedNode|ok|Paused|not checked: spec.paused is true, so others may be working on the machine";
   assert.deepEqual(found, [
     `edge-1|${paused}`,
     `edge-2|${paused}`,
@@ -199,10 +199,10 @@ test("reports the condition Linked of a machine that connects to the running gra
   const links = found.filter((line) => line.includes("|link|"));
   assert.match(
     links[0] ?? "",
-    /^edge-1\|link\|ok\|\|the machine is connected, by its reverse tunnel .* is not checked$/,
+    /^edge-1\|link\|ok\|\|the machine is connected, through its reverse tunnel .* is not checked$/,
   );
   assert.equal(links[1], "edge-2|link|failure|ReverseTunnelDown|no tunnel is open");
-  assert.match(links[2] ?? "", /^edge-3\|link\|warning\|\|not known/);
+  assert.match(links[2] ?? "", /^edge-3\|link\|warning\|\|unknown: /);
   assert.ok(found.includes("edge-2|node|ok||edge-2"));
   assert.deepEqual(configs, []);
 });
@@ -220,7 +220,7 @@ test("has one finding with the remedy if the objects cannot be listed, or there 
   assert.deepEqual(others, []);
   assert.match((await refused("permission_denied", 403)).join(), /the server said no: upgrade the release with rbac/);
   assert.deepEqual(await refused("unavailable", 503), ["|GraftedNodes|failure||the server said no"]);
-  assert.deepEqual((await examined({ objects: [] })).found, ["|GraftedNodes|ok||there is none in namespace edge"]);
+  assert.deepEqual((await examined({ objects: [] })).found, ["|GraftedNodes|ok||none in namespace edge"]);
 });
 
 test("examines only the object that is named", async () => {
@@ -257,9 +257,9 @@ test("examines four machines at once, and reports them in order; of a large flee
   assert.equal(most, 4);
   assert.deepEqual(found.slice(0, 4), [
     "edge-0|swap|warning||on",
-    "edge-0|others|ok||checks without a problem: 2",
+    "edge-0|others|ok||checks passed: 2",
     "edge-1|swap|warning||on",
-    "edge-1|others|ok||checks without a problem: 2",
+    "edge-1|others|ok||checks passed: 2",
   ]);
   assert.equal(found.filter((line) => line.includes("|Paused|")).length, 1);
   assert.equal(found.length, 41);

@@ -31,7 +31,7 @@ test("reports whether pods of a DaemonSet would run, with the remedy", async () 
   ]);
   assert.match(
     (await saidOf(agent(), undefined, { isolated: true })).join(),
-    /^warning NotRunByGraftlet [^]*\(daemonSets: none, the default of a new node with a network of its own\)/,
+    /^warning NotRunByGraftlet [^]*\(daemonSets: none, the default of a new node with a separate pod network\)/,
   );
   assert.match((await saidOf(agent(), "selected")).join(), /annotate its template with graftlet\.dev\/run: "true"$/);
   assert.deepEqual(await saidOf(agent({ "graftlet.dev/run": "true" }), "selected"), whole);

@@ -47,7 +47,7 @@ test("opens the target's memory with the assignments from before a restart", asy
   const before = await open({}, await savedFiles()).opened;
   assert.equal(
     before && describeMemory(before),
-    "NUMA node 0: 3.0 GiB for pods, of which Guaranteed ones have 2.0 GiB; 1.0 GiB reserved; NUMA node 1: 4.0 GiB for pods, of which Guaranteed ones have 0.0 GiB; 0.0 GiB reserved",
+    "NUMA node 0: 3.0 GiB for pods, 2.0 GiB of it allocated to Guaranteed pods; 1.0 GiB reserved; NUMA node 1: 4.0 GiB for pods, 0.0 GiB of it allocated to Guaranteed pods; 0.0 GiB reserved",
   );
   assert.deepEqual(await open({}).opened, idle(4, 4));
 });
@@ -70,7 +70,7 @@ test("does not start a node whose policy, memory or reservation do not fit, with
   await refused(open({ evictionHard: "0" }).opened, /is not equal to the value "924Mi" determined by Node Allocatable/);
   const more = { reservedMemory: [{ numaNode: 0, limits: { memory: "2Gi" } }], systemReserved: { memory: "1948Mi" } };
   await refused(open(more, files).opened, /^\[memorymanager\] the expected machine state is different/);
-  await refused(open({}, {}, "").opened, /does not tell the memory of its NUMA nodes/);
+  await refused(open({}, {}, "").opened, /does not report the memory of its NUMA nodes/);
 });
 
 test("a target that does not answer is not rejected permanently", async () => {

@@ -245,7 +245,7 @@ test("as part of leave, limits grace periods and mentions no Node to delete", as
 test("removes nothing without confirmation; without a terminal, points to --yes", async () => {
   const t = await start();
   assert.equal(await t.remove({ yes: false }), false);
-  assert.equal(t.said.at(-1), "nothing was removed: run this with --yes to remove it");
+  assert.equal(t.said.at(-1), "nothing was removed; run this with --yes to remove it");
   assert.equal(await t.remove({ yes: false, ask: async () => "what?" }), false);
   assert.equal(t.said.at(-1), "nothing was removed");
   assert.deepEqual([t.made(), await isThere(t, volume)], [[], true]);
@@ -260,9 +260,9 @@ test("deletes nothing through a mount that cannot be unmounted, and keeps the po
     return 32;
   });
   assert.equal(await t.remove(), false);
-  assert.ok(t.said.includes(`could not be removed: mount ${volume}: unmounting ${volume} failed: target is busy`));
-  assert.ok(t.said.includes(`kept until that is gone: directory ${root}/pods/${uid}`));
-  assert.ok(t.said.includes(`kept until that is gone: directory ${root}/graftlet`));
+  assert.ok(t.said.includes(`cannot remove mount ${volume}: unmounting ${volume} failed: target is busy`));
+  assert.ok(t.said.includes(`kept because of a failure: directory ${root}/pods/${uid}`));
+  assert.ok(t.said.includes(`kept because of a failure: directory ${root}/graftlet`));
   assert.equal(await isThere(t, `${root}/pods/${uid}/etc-hosts`), true);
   t.host.program("umount", (args) => {
     t.host.files.unmount(args[0] ?? "");
@@ -350,7 +350,7 @@ test("a failed sandbox removal keeps its pod's files; a failed owned resource ke
   const t = await start({ sharing: "shared" });
   t.runtime.failNext("removePodSandbox", new CodedError("unknown", "stuck"));
   assert.equal(await t.remove(), false);
-  assert.ok(t.said.some((line) => line.startsWith("could not be removed: sandbox of pod default/web")));
+  assert.ok(t.said.some((line) => line.startsWith("cannot remove sandbox of pod default/web")));
   assert.equal(await isThere(t, volume), true);
   let attached = true;
   t.belongings.push({
@@ -360,7 +360,7 @@ test("a failed sandbox removal keeps its pod's files; a failed owned resource ke
     },
   });
   assert.equal(await t.remove(), false);
-  assert.ok(t.said.includes("could not be removed: Docker network graftlet-n1: network has active endpoints"));
+  assert.ok(t.said.includes("cannot remove Docker network graftlet-n1: network has active endpoints"));
   assert.deepEqual([await isThere(t, volume), await isThere(t, `${root}/graftlet/lock`)], [false, true]);
   attached = false;
   t.belongings[0] = { name: "Docker network graftlet-n1", remove: async () => undefined };
