@@ -8,7 +8,7 @@ const api = `https://${host.includes(":") ? `[${host}]` : host}:${port}/api/v1`;
 const pods = `/namespaces/${NAMESPACE}/pods`;
 const patienceMs = 120_000;
 
-/** What the API server answers: its status and text. */
+/** Calls the API server. @returns the status and text of the response. */
 async function call(method, path, body) {
   const token = readFileSync(`${account}/token`, "utf8");
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
@@ -18,7 +18,7 @@ async function call(method, path, body) {
 
 async function read(path) {
   const { status, text } = await call("GET", path);
-  if (status !== 200) throw new Error(`GET ${path} was answered with ${status}: ${text}`);
+  if (status !== 200) throw new Error(`GET ${path} failed with status ${status}: ${text}`);
   return text;
 }
 
@@ -36,7 +36,7 @@ function podOn(node, name, says) {
   return {
     apiVersion: "v1",
     kind: "Pod",
-    // Those of the release's own Pods, so that what keeps a sidecar out of them does so here.
+    // The labels and annotations of the release's own Pods, such as those that prevent the injection of sidecars.
     metadata: { name, labels: JSON.parse(LABELS), annotations: JSON.parse(ANNOTATIONS) },
     spec: {
       nodeSelector: { "graftlet.dev/target": node },
@@ -48,11 +48,11 @@ function podOn(node, name, says) {
   };
 }
 
-/** Runs a pod there to its end. @returns why it did not do what it should; undefined when it did. */
+/** Runs a pod on the node to completion. @returns the reason of a failure; undefined on success. */
 async function tryNode(node, name) {
   const says = `hello from ${node}`;
   const made = await call("POST", pods, podOn(node, name, says));
-  if (made.status !== 201) return `the pod was refused: ${made.text}`;
+  if (made.status !== 201) return `cannot create the pod: ${made.text}`;
   let pod;
   for (const until = Date.now() + patienceMs; Date.now() < until; await pause()) {
     pod = JSON.parse(await read(`${pods}/${name}`));
@@ -64,7 +64,7 @@ async function tryNode(node, name) {
   if (log.status === 200 && log.text === `${says}\n`) return undefined;
   const { conditions } = JSON.parse(await read(`/nodes/${node}`)).status;
   const reachable = conditions.find(({ type }) => type === "KubeletReachable");
-  return `the pod ran, but its log came back as ${log.status} ${log.text.trim()}; ${reachable?.message ?? ""}`;
+  return `the pod ran, but reading its log returned ${log.status} ${log.text.trim()}; ${reachable?.message ?? ""}`;
 }
 
 let failed = false;
