@@ -27,7 +27,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes.edge-1.taints[0].key=a"], /^- at '\/nodes\/edge-1\/taints\/0': missing property 'effect'$/m],
   [
     ["nodes.edge-1.name=edge-2"],
-    /nodes\.edge-1\.name: the node is already called edge-1 by its key, and not "edge-2": leave name out, or change the key/,
+    /nodes\.edge-1\.name: "edge-2" differs from the key edge-1, which is the node's name: leave name out, or change the key/,
   ],
   [node("Edge_2"), /nodes\.Edge_2: the key "Edge_2" cannot be a node's name: write at most 63 lower-case letters/],
   [["nodes.edge-1.ssh.existingSecret="], /nodes\.edge-1\.ssh has no way to log in: name a Secret/],
@@ -37,19 +37,19 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
   [
     ["nodes.edge-1.kubeletConfiguration.port=1"],
-    /nodes\.edge-1\.kubeletConfiguration\.port: say it as nodes\.edge-1\.port/,
+    /nodes\.edge-1\.kubeletConfiguration\.port: set nodes\.edge-1\.port instead/,
   ],
   [
     [...node("edge-2"), "nodes.edge-1.port=1", "nodes.edge-2.port=1"],
-    /nodes\.edge-2\.port: nodes\.edge-1 has port 1 too: give each node its own, or none/,
+    /nodes\.edge-2\.port: nodes\.edge-1 also has port 1: give each node its own port, or leave port out/,
   ],
   [
     [...node("edge-2"), "nodes.edge-1.rootDir=/var/lib/kubelet", "nodes.edge-2.rootDir=/var/lib/kubelet"],
-    /nodes\.edge-2\.rootDir: nodes\.edge-1 has \/var\/lib\/kubelet on that machine too: give each node its own/,
+    /nodes\.edge-2\.rootDir: nodes\.edge-1 also has \/var\/lib\/kubelet on that machine: give each node its own/,
   ],
   [
     [...node("pods"), "nodes.edge-1.rootDir=/var/lib/kubelet"],
-    /nodes\.pods\.rootDir: \/var\/lib\/kubelet\/pods is where nodes\.edge-1 has files of its own/,
+    /nodes\.pods\.rootDir: nodes\.edge-1 stores its own files in \/var\/lib\/kubelet\/pods/,
   ],
 ];
 

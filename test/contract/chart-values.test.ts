@@ -23,7 +23,7 @@ const fingerprint = `SHA256:${"A".repeat(43)}`;
 const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [
     ["monitoring.serviceMonitor.enabled=true", "kubeletAddress=podIP"],
-    /monitoring\.serviceMonitor\.enabled: the nodes have no Services/,
+    /monitoring\.serviceMonitor\.enabled: nodes are scraped through their Services/,
   ],
   [["nodes[0].prot=10250"], /'\/nodes\/0': additional properties 'prot' not allowed/],
   [["kubeletAdress=podIP"], /at '': additional properties 'kubeletAdress' not allowed/],
@@ -40,29 +40,29 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes[0].name=Edge_1"], /nodes\[0\]\.name "Edge_1" cannot be a node's name: write at most 63 lower-case letters/],
   [
     ["nodes[1].name=edge-1", "nodes[1].ssh.host=x", "nodes[1].ssh.existingSecret=x"],
-    /nodes\[1\]\.name: nodes\[0\] is called edge-1 too: give each node its own name/,
+    /nodes\[1\]\.name: nodes\[0\] is also called edge-1: give each node its own name/,
   ],
   [
     ["nodes[0].port=1", "nodes[1].name=b", "nodes[1].port=1", "nodes[1].ssh.host=x", "nodes[1].ssh.existingSecret=x"],
-    /nodes\[1\]\.port: nodes\[0\] has port 1 too: give each node its own, or none/,
+    /nodes\[1\]\.port: nodes\[0\] also has port 1: give each node its own port, or leave port out/,
   ],
-  [["nodes[0].port=10248"], /nodes\[0\]\.port: 10248 is where graftlet answers probes/],
-  [["pagePort=10250"], /pagePort: 10250 is that of a node, of the probes or of the listener: choose another/],
-  [["pagePort=10248"], /pagePort: 10248 is that of a node, of the probes or of the listener/],
+  [["nodes[0].port=10248"], /nodes\[0\]\.port: graftlet answers probes at port 10248/],
+  [["pagePort=10250"], /pagePort: 10250 is used by a node, by the probes or by the listener: choose another/],
+  [["pagePort=10248"], /pagePort: 10248 is used by a node, by the probes or by the listener/],
   [["pagePort=70000"], /'\/pagePort': maximum: got 70,000, want 65,535/],
   [["nodes[0].cri.sharing=shared"], /nodes\[0\] has both ssh and cri: keep the one by which graftlet reaches/],
   [["nodes[0].provider=docker"], /nodes\[0\] has provider: docker and ssh: make them agree/],
   [["nodes[1].name=b"], /nodes\[1\] does not say how its machine is reached: add ssh with host and existingSecret/],
   [
     ["nodes[1].name=b", "nodes[1].provider=docker"],
-    /nodes\[1\]: docker is a runtime on the machine that the Pod runs on, .*: add local: true if that is meant/,
+    /nodes\[1\]: docker makes the Pod privileged on the machine that it runs on, .*: add local: true to confirm/,
   ],
   [["nodes[0].local=true"], /nodes\[0\]\.local: a machine that is reached over SSH is not the Pod's own/],
   [
     ["nodes[1].name=b", "nodes[1].local=true", "nodes[1].cri.endpoint=/run/x.sock"],
-    /nodes\[1\]\.cri\.endpoint "\/run\/x\.sock" is no unix socket: write it as unix:\/\/\//,
+    /nodes\[1\]\.cri\.endpoint "\/run\/x\.sock" is not a Unix socket: write it as unix:\/\/\//,
   ],
-  [["nodes[0].ssh.host="], /nodes\[0\]\.ssh\.host "" is no machine's name or address/],
+  [["nodes[0].ssh.host="], /nodes\[0\]\.ssh\.host "" is not a host name or address/],
   [
     ["nodes[0].ssh.existingSecret="],
     /nodes\[0\]\.ssh has no way to log in: name a Secret that has the key as ssh-priv/,
@@ -72,11 +72,11 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes[0].ssh.privateKey=edge-1"], /nodes\[0\]\.ssh has both existingSecret and privateKey: /],
   [
     ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.privateKey=edge-1"],
-    /nodes\[0\]\.ssh\.privateKey is no private key: give the file's content with --set-file/,
+    /nodes\[0\]\.ssh\.privateKey is not a private key: pass the file's content with --set-file/,
   ],
   [
     ["nodes[0].ssh.existingSecret=", `nodes[0].ssh.privateKey=${privateKey}`],
-    /nodes\[0\]\.ssh does not say how the machine is known: add knownHosts, hostKeyFingerprints/,
+    /nodes\[0\]\.ssh does not say which host key is trusted: add knownHosts, hostKeyFingerprints/,
   ],
   [
     [
@@ -87,21 +87,21 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
     ],
     /nodes\[0\]\.ssh has both knownHosts and hostKeyFingerprints/,
   ],
-  [["nodes[0].ssh.knownHosts=k"], /nodes\[0\]\.ssh\.knownHosts goes with privateKey/],
+  [["nodes[0].ssh.knownHosts=k"], /nodes\[0\]\.ssh\.knownHosts requires privateKey/],
   [["nodes[0].ssh.proxyJump[0].privateKey=k"], /proxyJump\/0': additional properties 'privateKey' not allowed/],
   [
     ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.agentSocket=/a", "nodes[0].ssh.login=key"],
-    /nodes\[0\]\.ssh\.login says which keys of existingSecret are used/,
+    /nodes\[0\]\.ssh\.login selects keys of existingSecret/,
   ],
   [
     ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.agentSocket=/a"],
-    /nodes\[0\]\.ssh does not say how the machine is known: add hostKeyFingerprints, hostCertificateAuthorities, or knownHostsFile/,
+    /nodes\[0\]\.ssh does not say which host key is trusted: add hostKeyFingerprints, hostCertificateAuthorities, or knownHostsFile/,
   ],
   [["nodes[0].ssh.proxy=ftp://proxy"], /ssh\/proxy': 'ftp:\/\/proxy' does not match pattern/],
   [["nodes[0].ssh.proxy=http://me:secret@proxy"], /nodes\[0\]\.ssh\.proxy has a password: put it into the Secret/],
   [
     ["nodes[0].ssh.reverse=true"],
-    /reverse\.existingSecret "" cannot be a Secret's name: name one with the listener's key/,
+    /reverse\.existingSecret "" cannot be a Secret's name: name the Secret that has the private key of the listener/,
   ],
   [
     ["nodes[0].ssh.reverse=true", "reverse.existingSecret=l", "nodes[0].ssh.proxy=http://p"],
@@ -109,50 +109,56 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
   [
     ["nodes[0].ssh.reverse=true", "reverse.existingSecret=l", "reverse.port=10250"],
-    /reverse\.port: 10250 is that of a node/,
+    /reverse\.port: 10250 is used by a node/,
   ],
   [["nodes[0].ssh.proxyJump[0].host=jump"], /nodes\[0\]\.ssh\.proxyJump\[0\] has no way to log in: name a Secret/],
   [["nodes[0].ssh.proxyJump[0].runtime=auto"], /proxyJump\/0': additional properties 'runtime' not allowed/],
-  [["nodes[0].ssh.passphraseFile=/p"], /nodes\[0\]\.ssh\.passphraseFile opens privateKeyFile/],
-  [["nodes[0].ssh.certificateFile=/c"], /nodes\[0\]\.ssh\.certificateFile goes with privateKeyFile/],
-  [["nodes[0].ssh.hostCertificateAuthorities[0]=ca.pub"], /"ca\.pub" is no fingerprint: .* the authority's public key/],
+  [["nodes[0].ssh.passphraseFile=/p"], /nodes\[0\]\.ssh\.passphraseFile requires privateKeyFile/],
+  [["nodes[0].ssh.certificateFile=/c"], /nodes\[0\]\.ssh\.certificateFile requires privateKeyFile/],
+  [
+    ["nodes[0].ssh.hostCertificateAuthorities[0]=ca.pub"],
+    /"ca\.pub" is not a fingerprint: .* the authority's public key/,
+  ],
   [
     [`nodes[0].ssh.hostCertificateAuthorities[0]=${fingerprint}`, "nodes[0].ssh.knownHostsFile=/k"],
     /nodes\[0\]\.ssh has both hostCertificateAuthorities and knownHostsFile/,
   ],
-  [["nodes[0].ssh.hostKeyFingerprints[0]=MD5:aa"], /"MD5:aa" is no fingerprint: write it as ssh-keygen -lf/],
+  [["nodes[0].ssh.hostKeyFingerprints[0]=MD5:aa"], /"MD5:aa" is not a fingerprint: write it as ssh-keygen -lf/],
   [
     [`nodes[0].ssh.hostKeyFingerprints[0]=${fingerprint}`, "nodes[0].ssh.knownHostsFile=/k"],
     /nodes\[0\]\.ssh has both hostKeyFingerprints and knownHostsFile/,
   ],
-  [["nodes[0].ssh.hostKey=trustOnFirstUse"], /nodes\[0\]\.ssh\.hostKey: what is trusted on first use has to outlive/],
-  [["nodes[0].ssh.rootDir=kubelet"], /nodes\[0\]\.ssh\.rootDir "kubelet" is no absolute path/],
-  [["nodes[0].rootDir=kubelet"], /nodes\[0\]\.rootDir "kubelet" is no directory that a node can have: write it from/],
-  [["nodes[0].rootDir=/srv/../kubelet"], /nodes\[0\]\.rootDir "\/srv\/\.\.\/kubelet" is no directory that a node/],
-  [["nodes[0].rootDir=/"], /nodes\[0\]\.rootDir "\/" is no directory that a node can have/],
+  [
+    ["nodes[0].ssh.hostKey=trustOnFirstUse"],
+    /nodes\[0\]\.ssh\.hostKey: a host key that is trusted on first use must outlive/,
+  ],
+  [["nodes[0].ssh.rootDir=kubelet"], /nodes\[0\]\.ssh\.rootDir "kubelet" is not an absolute path/],
+  [["nodes[0].rootDir=kubelet"], /nodes\[0\]\.rootDir "kubelet" is not a valid root directory: write an absolute path/],
+  [["nodes[0].rootDir=/srv/../kubelet"], /nodes\[0\]\.rootDir "\/srv\/\.\.\/kubelet" is not a valid root directory/],
+  [["nodes[0].rootDir=/"], /nodes\[0\]\.rootDir "\/" is not a valid root directory/],
   [["nodes[0].rootDir=/a", "nodes[0].ssh.rootDir=/a"], /nodes\[0\] has both rootDir and ssh\.rootDir: keep one/],
   [
     ["nodes[0].rootDir=/var/lib/kubelet", ...sameMachine("b"), "nodes[1].rootDir=/var/lib/kubelet"],
-    /nodes\[1\]\.rootDir: nodes\[0\] has \/var\/lib\/kubelet on that machine too: give each node its own, or none/,
+    /nodes\[1\]\.rootDir: nodes\[0\] also has \/var\/lib\/kubelet on that machine: give each node its own, or none/,
   ],
   [
     ["nodes[0].rootDir=/var/lib/kubelet", ...sameMachine("b"), "nodes[1].ssh.rootDir=/var/lib/kubelet"],
-    /nodes\[1\]\.ssh\.rootDir: nodes\[0\] has \/var\/lib\/kubelet on that machine too/,
+    /nodes\[1\]\.ssh\.rootDir: nodes\[0\] also has \/var\/lib\/kubelet on that machine/,
   ],
   [
     ["nodes[0].rootDir=/var/lib/kubelet", ...sameMachine("pods")],
-    /nodes\[1\]\.rootDir: \/var\/lib\/kubelet\/pods is where nodes\[0\] has files of its own: give another directory/,
+    /nodes\[1\]\.rootDir: nodes\[0\] stores its own files in \/var\/lib\/kubelet\/pods: choose another directory/,
   ],
   [["nodes[0].ssh.runtime=/run/x.sock"], /nodes\[0\]\.ssh\.runtime "\/run\/x\.sock": write auto, or a socket/],
-  [["nodes[0].ssh.kubernetesService=here"], /nodes\[0\]\.ssh\.kubernetesService "here": write host:port/],
-  [["nodes[0].labels.kubernetes\\.io/role=x"], /nodes\[0\]\.labels: kubernetes\.io\/role is not a node's to set/],
+  [["nodes[0].ssh.kubernetesService=here"], /nodes\[0\]\.ssh\.kubernetesService "here": write the host:port/],
+  [["nodes[0].labels.kubernetes\\.io/role=x"], /nodes\[0\]\.labels: a node cannot set kubernetes\.io\/role/],
   [
     ["nodes[0].annotations.graftlet\\.dev/configured=x"],
     /nodes\[0\]\.annotations: graftlet\.dev\/configured is set by the node itself: leave it out/,
   ],
   [["nodes[0].labels.graftlet\\.dev/target=x"], /nodes\[0\]\.labels: graftlet\.dev\/target is set by the chart/],
-  [["nodes[0].kubeletConfiguration.port=1"], /nodes\[0\]\.kubeletConfiguration\.port: say it as nodes\[0\]\.port/],
-  [["image.digest=latest"], /image\.digest "latest" is no digest/],
+  [["nodes[0].kubeletConfiguration.port=1"], /nodes\[0\]\.kubeletConfiguration\.port: set nodes\[0\]\.port instead/],
+  [["image.digest=latest"], /image\.digest "latest" is not a digest/],
   [["kubeletAddress=host"], /kubeletAddress: host is the address of the machine that the Pod runs on/],
   [
     ["nodes[0].identity=serviceAccount"],
@@ -169,9 +175,15 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
     /fleet\.enabled: GraftedNodes need client certificates, which EKS does not sign/,
   ],
   [["rbac.namespaces[0]=shop"], /rbac\.namespaces: no node has identity: serviceAccount/],
-  [["serviceAccount.create=false"], /serviceAccount\.name is not given/],
-  [["networkPolicy.create=true"], /networkPolicy\.apiServer is empty: name the control plane's addresses/],
-  [["networkPolicy.create=true", "networkPolicy.apiServer[0]=10.0.0.1"], /"10\.0\.0\.1" is no CIDR: write an address/],
+  [["serviceAccount.create=false"], /serviceAccount\.name is empty/],
+  [
+    ["networkPolicy.create=true"],
+    /networkPolicy\.apiServer is empty, so logs and exec would fail: list the control plane's addresses/,
+  ],
+  [
+    ["networkPolicy.create=true", "networkPolicy.apiServer[0]=10.0.0.1"],
+    /"10\.0\.0\.1" is not a CIDR: write an address/,
+  ],
   [
     ["nodes[1].name=b", "nodes[1].local=true", "nodes[1].provider=docker", "networkPolicy.create=true"],
     /networkPolicy\.create: a Pod of nodes with local: true is in the machine's own network/,
@@ -207,7 +219,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
     /kubeletAddress: host is the address of the machine that the Pod runs on, .* write service or podIP/,
   ],
   [["crds.keep=maybe"], /'\/crds\/keep': got string, want boolean/],
-  [["drain.timeout=soon"], /drain\.timeout "soon" is no duration: write it as 90s or 5m/],
+  [["drain.timeout=soon"], /drain\.timeout "soon" is not a duration: write it as 90s or 5m/],
 ];
 
 describe("invalid chart values", { timeout: 600_000 }, () => {

@@ -155,9 +155,9 @@ describe("the admission policies of the chart, on a real API server", { timeout:
       "a name of 128 bytes and more": [nodes, named("x".repeat(120))],
     };
     for (const [what, subject] of Object.entries(subjects))
-      assert.match(await ask(pemOf(requestDer(subject))), /of its own nodes alone/, what);
+      assert.match(await ask(pemOf(requestDer(subject))), /certificates for its own nodes/, what);
     for (const key of ["rsa", "ed25519"] as const)
-      assert.match(await ask(pemOf(requestDer([nodes, stranger], { key }))), /of its own nodes alone/, key);
+      assert.match(await ask(pemOf(requestDer([nodes, stranger], { key }))), /certificates for its own nodes/, key);
   });
 
   test("admission policies deny a request that contains a second one", async () => {
@@ -185,19 +185,19 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     };
     for (const [what, text] of Object.entries(texts)) {
       const said = await ask(text);
-      assert.match(said, /no single PEM block|of its own nodes alone|index out of bounds|is invalid/, what);
+      assert.match(said, /not a single PEM block|certificates for its own nodes|index out of bounds|is invalid/, what);
       assert.doesNotMatch(said, /^$/, what);
     }
-    assert.match(await ask(texts["two blocks"]), /no single PEM block/);
-    assert.match(await ask(texts["a block that PEM passes over first"]), /no single PEM block/);
+    assert.match(await ask(texts["two blocks"]), /not a single PEM block/);
+    assert.match(await ask(texts["a block that PEM passes over first"]), /not a single PEM block/);
   });
 
   test("admission policies deny another signer, and serving certificates for nodes with identity: certificate", async () => {
     const pem = pemOf(requestDer([nodes, own]));
     const client = { signerName: "kubernetes.io/kube-apiserver-client" };
-    assert.match(await ask(pem, client), /asks for certificates of the signers/);
-    assert.match(await ask(pem, { signerName: "example.com/own" }), /asks for certificates of the signers/);
-    assert.match(await ask(pem, { signerName: serving }), /of its own nodes alone/);
+    assert.match(await ask(pem, client), /may only request certificates from the signers/);
+    assert.match(await ask(pem, { signerName: "example.com/own" }), /may only request certificates from the signers/);
+    assert.match(await ask(pem, { signerName: serving }), /certificates for its own nodes/);
     assert.equal(await ask(pemOf(requestDer([nodes, named("edge-2.press")])), { signerName: serving }), "");
   });
 
@@ -266,10 +266,10 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     const byHand = (variant: RequestVariant, subject = [nodes, own]) => pemOf(requestDer(subject, variant));
     const named = { oid: alternativeNames, names: [dns("edge-1"), numbers] };
     // Two policies look at a request, and either may be the one that says so.
-    const form = /of the form alone that graftlet asks for|for the node's name and the address|index out of bounds/;
-    const block = /no single PEM block|for the node's name and the address|index out of bounds/;
-    const name = /for the node's name and the address of the node's Service alone/;
-    const asking = /what its own nodes ask for alone/;
+    const form = /in the form that graftlet writes|for the node's name and the address|index out of bounds/;
+    const block = /not a single PEM block|for the node's name and the address|index out of bounds/;
+    const name = /for the node's name and the address of the node's Service/;
+    const asking = /approve requests of its own nodes/;
     const refused: readonly (readonly [string, Omit<Asked, "name">, RegExp])[] = [
       ["a node of another's", { request: await wish("stranger", "stranger", address), as: "stranger" }, asking],
       ["another's request for its node", { request }, asking],
@@ -285,11 +285,11 @@ describe("the admission policies of the chart, on a real API server", { timeout:
       ["one name more", { request: await of("edge-1", "kubernetes", address), as }, name],
       ["another name", { request: await of("kubernetes.default.svc", address), as }, name],
       ["no name", { request: byHand({}), as }, form],
-      ["clients", { request, as, usages: [...usual, "client auth"] }, /certificates of servers alone/],
+      ["clients", { request, as, usages: [...usual, "client auth"] }, /only approve server certificates/],
       [
         "no server",
         { request, as, usages: ["digital signature", "key encipherment"] },
-        /certificates of servers alone/,
+        /only approve server certificates/,
       ],
       [
         "another extension",
@@ -325,8 +325,8 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     for (const object of [node, lease]) {
       const create = (name: string) =>
         cluster.kubectl(["create", "--filename=-", `--as=${account}`], { stdin: object(name) });
-      assert.match((await create("stranger")).stderr, /Node and Lease of its own nodes alone/);
-      assert.match((await create("edge-1")).stderr, /Node and Lease of its own nodes alone/);
+      assert.match((await create("stranger")).stderr, /Node and Lease of its own nodes/);
+      assert.match((await create("edge-1")).stderr, /Node and Lease of its own nodes/);
       assert.equal((await create("edge-2.press")).stderr, "");
     }
     await cluster.mustKubectl(["create", "--filename=-"], { stdin: node("stranger") });
@@ -338,12 +338,12 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     const status = (name: string) =>
       as(account, "patch", "pod", name, `-n=${namespace}`, "--subresource=status", '-p={"status":{"phase":"Running"}}');
     assert.equal((await status("mine")).stderr, "");
-    assert.match((await status("theirs")).stderr, /of the pods of its own nodes alone/);
+    assert.match((await status("theirs")).stderr, /only write pods of its own nodes/);
     const remove = (user: string, name: string) =>
       as(user, "delete", "pod", name, `-n=${namespace}`, "--grace-period=0", "--force");
-    assert.match((await remove(account, "theirs")).stderr, /of the pods of its own nodes alone/);
+    assert.match((await remove(account, "theirs")).stderr, /only write pods of its own nodes/);
     assert.doesNotMatch((await remove(account, "mine")).stderr, /forbidden/);
-    assert.match((await as(account, "create", "token", "default")).stderr, /tokens of pods alone/);
+    assert.match((await as(account, "create", "token", "default")).stderr, /tokens that are bound to Pods/);
   });
 
   test("identity: serviceAccount writes what a node may write of Nodes, claims and events", () =>
@@ -358,7 +358,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     const past = /no preferred addresses found/;
     assert.match((await get("/healthz")).stderr, past);
     for (const path of ["", "/", "/healthz/", "/healthz/ping", "/pods", "/exec/edge/mine/c?command=id&path=/healthz"])
-      assert.match((await get(path)).stderr, /reaches \/healthz of the kubelet API through the API server/, path);
+      assert.match((await get(path)).stderr, /only reach \/healthz of the kubelet API through the API server/, path);
     assert.match((await cluster.kubectl(["get", "--raw=/api/v1/nodes/edge-1/proxy/pods"])).stderr, past);
   });
 
@@ -373,7 +373,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     await cluster.apply(pod("leaving", "edge-2.press"));
     const leaving = `system:serviceaccount:${namespace}:edge-graftlet-leave`;
     const remove = (name: string) => as(leaving, "delete", "pod", name, `-n=${namespace}`, "--wait=false");
-    assert.match((await remove("theirs")).stderr, /deletes pods of its nodes alone/);
+    assert.match((await remove("theirs")).stderr, /only delete pods of its nodes/);
     assert.equal((await remove("leaving")).stderr, "");
   });
 

@@ -11,7 +11,7 @@ const patienceMs = 120_000;
 /** Number of nodes that are tried at a time. */
 const concurrency = 8;
 
-/** What the API server answers: its status and text. */
+/** Calls the API server. @returns the status and text of the response. */
 async function call(method, path, body) {
   const token = readFileSync(`${account}/token`, "utf8");
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
@@ -21,7 +21,7 @@ async function call(method, path, body) {
 
 async function read(path) {
   const { status, text } = await call("GET", path);
-  if (status !== 200) throw new Error(`GET ${path} was answered with ${status}: ${text}`);
+  if (status !== 200) throw new Error(`GET ${path} failed with status ${status}: ${text}`);
   return text;
 }
 
@@ -39,7 +39,7 @@ function podOn(node, name, says) {
   return {
     apiVersion: "v1",
     kind: "Pod",
-    // Those of the release's own Pods, so that what keeps a sidecar out of them does so here.
+    // The labels and annotations of the release's own Pods, such as those that prevent the injection of sidecars.
     metadata: { name, labels: JSON.parse(LABELS), annotations: JSON.parse(ANNOTATIONS) },
     spec: {
       nodeSelector: { "graftlet.dev/target": node },
@@ -51,11 +51,11 @@ function podOn(node, name, says) {
   };
 }
 
-/** Runs a pod there to its end. @returns why it did not do what it should; undefined when it did. */
+/** Runs a pod on the node to completion. @returns the reason of a failure; undefined on success. */
 async function tryNode(node, name) {
   const says = `hello from ${node}`;
   const made = await call("POST", pods, podOn(node, name, says));
-  if (made.status !== 201) return `the pod was refused: ${made.text}`;
+  if (made.status !== 201) return `cannot create the pod: ${made.text}`;
   let pod;
   for (const until = Date.now() + patienceMs; Date.now() < until; await pause()) {
     pod = JSON.parse(await read(`${pods}/${name}`));
@@ -65,7 +65,7 @@ async function tryNode(node, name) {
     return `the pod is ${pod.status.phase} after ${patienceMs / 1000} s: ${JSON.stringify(pod.status)}`;
   const log = await call("GET", `${pods}/${name}/log`);
   if (log.status === 200 && log.text === `${says}\n`) return undefined;
-  return `the pod ran, but its log came back as ${log.status} ${log.text.trim()}; ${await reachability(node)}`;
+  return `the pod ran, but reading its log returned ${log.status} ${log.text.trim()}; ${await reachability(node)}`;
 }
 
 /** Says whether the API server reaches the kubelet API. The test's account may read only the Nodes of the values. */

@@ -25,7 +25,7 @@
 - name: pem
   expression: |
     {{- include "graftlet.base64" "variables.outer" | nindent 4 }}
-# Between "-----BEGIN CERTIFICATE REQUEST-----\n" and "-----END CERTIFICATE REQUEST-----\n", without newlines.
+# The text between "-----BEGIN CERTIFICATE REQUEST-----\n" and "-----END CERTIFICATE REQUEST-----\n", without newlines.
 - name: body
   expression: |
     variables.pem.transformList(i, b, i >= 36 && i < size(variables.pem) - 34 && b != 10 && b != 61, b)
@@ -35,7 +35,7 @@
 - name: der
   expression: |
     {{- include "graftlet.base64" "variables.inner" | nindent 4 }}
-# Of the second of the two sequences that begin the DER, and of the version that begins that.
+# Positions: of the inner of the two sequences with which the DER begins, and of the version, with which the inner one begins.
 - name: second
   expression: |
     variables.der[1] == 130 ? 4 : 3
@@ -86,7 +86,7 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
     size({{ include "graftlet.asking" "pod-uid" }}) == 1 &&
     {{ include "graftlet.asking" "pod-name" }}.exists(pod, pod.startsWith('{{ include "graftlet.fullname" . }}-')) &&
     {{ include "graftlet.asking" "node-name" }}.exists(node, !({{ include "graftlet.isOwn" (list . "node" (include "graftlet.nodeNames" .)) }}))
-  message: {{ printf "graftlet's account does this with the token of a Pod of Deployment %s alone" (include "graftlet.fullname" .) | quote }}
+  message: {{ printf "graftlet's account may do this only with the token of a Pod of Deployment %s" (include "graftlet.fullname" .) | quote }}
   reason: Forbidden
 {{- end -}}
 
@@ -104,7 +104,7 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
 {{- define "graftlet.asking.isRunning" -}}
 - expression: |
     !(params.status.?phase.orValue('') in ['Succeeded', 'Failed'])
-  message: graftlet's account does this with the token of a Pod that has not ended alone
+  message: graftlet's account may do this only with the token of a Pod that has not ended
   reason: Forbidden
 {{- end -}}
 
@@ -120,7 +120,7 @@ paramRef:
 
 {{/* Variables of a request for a serving certificate that is about to be approved. They follow "graftlet.request.variables". */}}
 {{- define "graftlet.approvals.variables" -}}
-# The node that asks: one name, or none.
+# The name of the requesting node, as a list; empty if it is not a node of the release.
 - name: nodes
   expression: |
     {{- if .Values.fleet.enabled }}
@@ -129,7 +129,7 @@ paramRef:
     {{- else }}
     {{ include "graftlet.approvedNames" . }}.filter(name, oldObject.spec.?username.orValue('') == 'system:node:' + name)
     {{- end }}
-# Where the subject ends, and where all that is signed does.
+# Positions: of the key, which follows the subject, and of the end of the signed part.
 - name: key
   expression: |
     variables.version + 5 + variables.der[variables.version + 4]
@@ -138,14 +138,14 @@ paramRef:
     variables.version + (variables.der[variables.second + 1] == 130
       ? variables.der[variables.second + 2] * 256 + variables.der[variables.second + 3]
       : variables.der[variables.second + 2])
-# Behind the key, which has 91 bytes: the attributes, of which there is one, with one extension, 2.5.29.17.
+# The key has 91 bytes. It is followed by the attributes: a single one, with a single extension, 2.5.29.17 (subjectAltName).
 - name: attributes
   expression: |
     variables.der.transformList(i, b, i >= variables.key + 91 && i < variables.end, b)
 - name: wanted
   expression: |
     variables.attributes.transformList(i, b, i >= 30, b)
-# As they are written there: DNS names begin with 130, addresses with 135.
+# The node's name as encoded in that extension, where DNS names begin with 130 and addresses with 135.
 - name: named
   expression: |
     variables.nodes.map(name, [130, size(name)] + {{ include "graftlet.ascii" "name" }})

@@ -1,8 +1,8 @@
 {{/* Fields of an sshd and its login, for the schema of GraftedNodes. */}}
 {{- define "graftlet.crd.login" -}}
-host: { type: string, minLength: 1, maxLength: 253, pattern: '^[A-Za-z0-9_.:%-]+$', description: A name or an address. }
-port: { type: integer, minimum: 1, maximum: 65535, description: 22 unless given. }
-user: { type: string, minLength: 1, maxLength: 256, description: root unless given. }
+host: { type: string, minLength: 1, maxLength: 253, pattern: '^[A-Za-z0-9_.:%-]+$', description: Host name or address of the sshd. }
+port: { type: integer, minimum: 1, maximum: 65535, description: The port of the sshd; the default is 22. }
+user: { type: string, minLength: 1, maxLength: 256, description: The user to log in as; the default is root. }
 secretRef:
   description: |
     A Secret of the object's namespace with ssh-privatekey (and ssh-passphrase, ssh-certificate) or ssh-password, and known_hosts unless
@@ -102,7 +102,7 @@ properties:
 labels: {{- include "graftlet.labels" . | nindent 2 }}
 {{- if .Values.crds.keep }}
 annotations:
-  # With them all machines would leave their clusters.
+  # Deleting the CustomResourceDefinitions would delete all GraftedNodes, and remove their machines from the clusters.
   helm.sh/resource-policy: keep
 {{- end }}
 {{- end -}}

@@ -52,7 +52,7 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 
 {{/* Names the values that list the release's nodes, for messages. */}}
 {{- define "graftlet.namedBy" -}}
-{{- printf (ternary "nodes[].name and fleet.nodeNames of release %s say which they are" "nodes[].name of release %s says which they are" .Values.fleet.enabled) .Release.Name -}}
+{{- printf (ternary "nodes and fleet.nodeNames of release %s list them" "nodes of release %s lists them" .Values.fleet.enabled) .Release.Name -}}
 {{- end -}}
 
 {{/* "true" if the account approves serving certificates. */}}
@@ -109,7 +109,7 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 {{- if $fleet.enabled -}}
 {{- if not $fleet.nodeNames }}{{ fail "fleet.nodeNames is empty: list the names that nodes of GraftedNodes may have, such as edge-*" }}{{ end -}}
 {{- if eq .Values.platform "eks" }}{{ fail "fleet.enabled: GraftedNodes need client certificates, which EKS does not sign: list the machines in nodes" }}{{ end -}}
-{{- if include "graftlet.local" . }}{{ fail "fleet.enabled: a Pod of nodes with local: true is in the machine's own network and controls its runtime: give these nodes a release of their own" }}{{ end -}}
+{{- if include "graftlet.local" . }}{{ fail "fleet.enabled: a Pod of nodes with local: true is in the machine's own network and controls its runtime: use a separate release for these nodes" }}{{ end -}}
 {{- end -}}
 {{- end -}}
 

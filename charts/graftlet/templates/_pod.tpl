@@ -11,7 +11,7 @@
 {{/* Security context of the Pod. Only the Pod's group can read the files of Secrets. */}}
 {{- define "graftlet.podSecurity" -}}
 {{- if include "graftlet.local" . -}}
-# What serves the machine that it runs on has to be root there.
+# A Pod that serves its own machine must be root there.
 runAsUser: 0
 runAsGroup: 0
 {{- else -}}
@@ -45,7 +45,7 @@ capabilities: { drop: [ALL] }
   emptyDir: {}
 {{- $mode := ternary "0400" "0440" (not (empty (include "graftlet.local" .))) }}
 {{- range include "graftlet.loginSecrets" . | fromJsonArray }}
-# One that is not there is that node's trouble alone: its files appear when it is made.
+# A missing Secret affects only its own node: the files appear once the Secret is created.
 - name: {{ .name }}
   secret: { secretName: {{ .secret | quote }}, optional: true, defaultMode: {{ $mode }} }
 {{- end }}
@@ -150,7 +150,7 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- if include "graftlet.local" . }}
 hostNetwork: true
 hostPID: true
-# Pods of the machine that want its DNS are given this resolv.conf.
+# Pods with dnsPolicy: Default get this Pod's resolv.conf, which must be the machine's.
 dnsPolicy: Default
 {{- else }}
 {{- with .Values.dnsPolicy }}
@@ -174,10 +174,10 @@ volumes: {{- include "graftlet.volumes" . | nindent 2 }}
 image: {{ include "graftlet.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 env:
-  # By which graftlet status finds the process, where it runs by kubectl exec.
+  # Lets `graftlet status`, run with kubectl exec, find the process.
   - { name: GRAFTLET_STATUS_SOCKET, value: /var/lib/graftlet/status.sock }
   {{- if or (include "graftlet.publishes" .) (include "graftlet.fleetServices" .) }}
-  # Whose kube-proxy has the endpoints that graftlet publishes for its own.
+  # The node that graftlet names in the endpoints that it publishes.
   - { name: GRAFTLET_POD_NODE, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
   {{- end }}
   {{- with .Values.extraEnv }}

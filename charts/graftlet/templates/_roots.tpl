@@ -40,11 +40,11 @@
 {{- if and (ne $other $index) (eq (include "graftlet.machine" $node) (include "graftlet.machine" $of)) -}}
 {{- $theirs := include "graftlet.root" $of -}}
 {{- if and (lt $other $index) (eq $root $theirs) -}}
-{{- printf "%s.%s: %s has %s on that machine too: give each node its own, or none" $at (include "graftlet.rootField" $node) $of.at $root | fail -}}
+{{- printf "%s.%s: %s also has %s on that machine: give each node its own, or none" $at (include "graftlet.rootField" $node) $of.at $root | fail -}}
 {{- end -}}
 {{- $below := trimPrefix (printf "%s/" $theirs) $root | splitList "/" | first -}}
 {{- if and (hasPrefix (printf "%s/" $theirs) $root) (has $below (list "checkpoints" "device-plugins" "graftlet" "pki" "plugins" "plugins_registry" "pod-resources" "pods")) -}}
-{{- printf "%s.%s: %s is where %s has files of its own: give another directory" $at (include "graftlet.rootField" $node) $root $of.at | fail -}}
+{{- printf "%s.%s: %s stores its own files in %s: choose another directory" $at (include "graftlet.rootField" $node) $of.at $root | fail -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -57,7 +57,7 @@
 {{- if $root -}}
 {{- if dig "rootDir" "" (.node.ssh | default dict) }}{{ printf "%s has both rootDir and ssh.rootDir: keep one of them" .at | fail }}{{ end -}}
 {{- if not (and (regexMatch "^(/[a-zA-Z0-9_.@+-]+)+$" $root) (eq (clean $root) $root)) -}}
-{{- printf "%s.rootDir %q is no directory that a node can have: write it from the root, such as /var/lib/kubelet" .at $root | fail -}}
+{{- printf "%s.rootDir %q is not a valid root directory: write an absolute path, such as /var/lib/kubelet" .at $root | fail -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -8,10 +8,10 @@ import { ask } from "./requests.ts";
 
 const account = "far-graftlet";
 const node = "far-1";
-const notThePod = /with the token of a Pod of Deployment far-graftlet alone/;
-const ended = /with the token of a Pod that has not ended alone/;
-const certificateOfAnother = /the address of graftlet's Pod alone/;
-const endpointsOfAnother = /the addresses of its own Pod alone/;
+const notThePod = /only with the token of a Pod of Deployment far-graftlet/;
+const ended = /only with the token of a Pod that has not ended/;
+const certificateOfAnother = /the address of graftlet's Pod/;
+const endpointsOfAnother = /the addresses of its own Pod/;
 
 /** Checks on a real API server, with real tokens, which addresses the account of release `far` gets a certificate for and publishes: those of
  *  the Pod that asks. Its node is reached at the Pod and tunneled, and no graftlet runs. */
@@ -75,7 +75,7 @@ export async function askingPodsCount(cluster: Cluster, namespace: string): Prom
   assert.match(await approve(old, "10.244.4.9"), certificateOfAnother);
   assert.match(
     await approve(next, "10.244.4.9", { of: "edge-1" }),
-    /what its own nodes ask for alone|the address of graftlet's Pod alone/,
+    /approve requests of its own nodes|the address of graftlet's Pod/,
   );
 
   // One that was evicted stays for ever.

@@ -36,7 +36,7 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
         request: Buffer.from(await request(node)).toString("base64"),
       },
     });
-  await cluster.waitFor("the policy", async () => /its own nodes alone/.test(await wish("other")));
+  await cluster.waitFor("the policy", async () => /certificates for its own nodes/.test(await wish("other")));
   for (const node of ["wide-9", "wide-a.b-c", `wide-${"x".repeat(58)}`, "hall.wide.example", "single"])
     assert.equal(await wish(node), "", node);
   const strange = [
@@ -51,7 +51,7 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
     "single2",
   ];
   for (const node of [...strange, `wide-${"x".repeat(59)}`])
-    assert.match(await wish(node), /of its own nodes alone/, node);
+    assert.match(await wish(node), /certificates for its own nodes/, node);
 
   // Certificates of servers.
   const approve = async (node: string, ...names: readonly string[]) => {
@@ -65,15 +65,15 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
   };
   const range = addresses.apiServerService.replace(/\d+$/, "");
   const service = `${range}77`;
-  const ofServices = /an address of the cluster's Services alone|index out of bounds/;
+  const ofServices = /an address of the cluster's Services|index out of bounds/;
   assert.equal(await approve("wide-9", "wide-9", service), "");
-  assert.match(await approve("other", "other", service), /what its own nodes ask for alone/);
+  assert.match(await approve("other", "other", service), /approve requests of its own nodes/);
   assert.match(await approve("wide-9", "wide-8", service), /for the node's name and/);
   assert.match(await approve("wide-9", "wide-9", "192.0.2.10"), ofServices);
   assert.match(await approve("wide-9", "wide-9", service, `${range}78`), ofServices);
   assert.match(await approve("wide-9", "wide-9", service, "2001:db8::1"), ofServices);
-  assert.match(await approve("wide-9", "wide-9", addresses.apiServerService), /for the address of the API server/);
-  assert.match(await approve("single", "single", service), /the address of the node's Service alone/);
+  assert.match(await approve("wide-9", "wide-9", addresses.apiServerService), /for the API server's address/);
+  assert.match(await approve("single", "single", service), /the address of the node's Service/);
 
   // Nodes.
   const node = (name: string, providerID?: string) => ({
@@ -98,18 +98,18 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
     async () => (said = (await taint("wide-1", [press], "dedicated:NoExecute")).stderr) === "",
     { timeoutMs: 30_000, explain: async () => `${said}${JSON.stringify(await cluster.get("node", "wide-1"))}` },
   );
-  assert.match((await taint("wide-1", [], "dedicated:NoExecute")).stderr, /or its GraftedNode says/);
+  assert.match((await taint("wide-1", [], "dedicated:NoExecute")).stderr, /or in the GraftedNode/);
   assert.equal((await taint("wide-1", [], "")).stderr, "");
-  assert.match((await taint("wide-1", [press], "")).stderr, /the taints that others have set/);
-  assert.match((await taint("wide-1", [], "", { unschedulable: true })).stderr, /and nothing else/);
-  assert.match((await taint("other-1", [press], "dedicated:NoExecute")).stderr, /writes Nodes of its release alone/);
+  assert.match((await taint("wide-1", [press], "")).stderr, /taints that others have set/);
+  assert.match((await taint("wide-1", [], "", { unschedulable: true })).stderr, /only change the taints of a Node/);
+  assert.match((await taint("other-1", [press], "dedicated:NoExecute")).stderr, /only write Nodes of its release/);
   const remove = async (name: string) => (await cluster.kubectl(["delete", "node", name, "--wait=false", as])).stderr;
-  assert.match(await remove("other-1"), /writes Nodes of its release alone/);
-  assert.match(await remove("wide-2"), /whose spec\.providerID says that release fleet serves them/);
+  assert.match(await remove("other-1"), /only write Nodes of its release/);
+  assert.match(await remove("wide-2"), /whose spec\.providerID is that of release fleet/);
   const health = async (name: string) =>
     (await cluster.kubectl(["get", `--raw=/api/v1/nodes/${name}/proxy/healthz`, as])).stderr;
   assert.match(await health("wide-1"), /no preferred addresses found/);
-  assert.match(await health("other-1"), /reaches its own nodes alone/);
+  assert.match(await health("other-1"), /only reach its own nodes/);
   assert.equal(await remove("wide-1"), "");
 
   // What belongs to a GraftedNode.
@@ -136,7 +136,7 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
   ])
     assert.match(
       await patch("graftednode wide-1", body),
-      /its own finalizer and the status alone/,
+      /the status of a GraftedNode and its own finalizer/,
       JSON.stringify(body),
     );
   assert.equal(await patch("graftednode wide-1", { metadata: { finalizers: [] } }), "");
@@ -149,12 +149,12 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
   });
   assert.equal(await create(secret("kept-wide-1", {})), "");
   assert.equal(await patch("secret kept-wide-1", { data: { "tls.crt": "eA==" } }), "");
-  assert.match(await create(secret("stray", {}, false)), /of its GraftedNodes alone/);
+  assert.match(await create(secret("stray", {}, false)), /of its GraftedNodes/);
   const token = { ...secret("token", { type: "kubernetes.io/service-account-token" }) };
   Object.assign(token.metadata, { annotations: { "kubernetes.io/service-account.name": "default" } });
-  assert.match(await create(token), /makes no tokens of service accounts/);
+  assert.match(await create(token), /may not write Secrets of type/);
   await cluster.apply(secret("wide-1-ssh", { data: { "ssh-privatekey": "eA==" } }, false));
-  assert.match(await patch("secret wide-1-ssh", { data: { "ssh-privatekey": "eQ==" } }), /of its GraftedNodes alone/);
+  assert.match(await patch("secret wide-1-ssh", { data: { "ssh-privatekey": "eQ==" } }), /of its GraftedNodes/);
   assert.equal(await patch("secret wide-1-ssh", { metadata: { finalizers: ["graftlet.dev/in-use"] } }), "");
   assert.equal(await patch("secret wide-1-ssh", { metadata: { finalizers: [] } }), "");
 
@@ -165,12 +165,12 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
     spec: { ports: [{ port: 10_250 }], ...spec },
   });
   assert.equal(await create(toKubelet({}), "--dry-run=server"), "");
-  assert.match(await create(toKubelet({}, false)), /of its GraftedNodes alone/);
+  assert.match(await create(toKubelet({}, false)), /of its GraftedNodes/);
   for (const spec of [{ externalIPs: ["192.0.2.10"] }, { selector: { a: "b" } }, { type: "NodePort" }])
-    assert.match(await create(toKubelet(spec)), /of the type ClusterIP alone/, JSON.stringify(spec));
+    assert.match(await create(toKubelet(spec)), /only write Services of type ClusterIP/, JSON.stringify(spec));
   // As another release's Service, and one of the values.
   assert.match(
     await patch("service fleet-graftlet-kubelet-single", { spec: { selector: null } }),
-    /GraftedNodes alone/,
+    /of its GraftedNodes/,
   );
 }
