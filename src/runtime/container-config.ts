@@ -85,7 +85,7 @@ function processStrings({ container, environment }: ContainerConfigInput) {
   };
 }
 
-/** User namespace of the pod, with whose IDs the runtime shows the files of all mounts. */
+/** ID mappings of the pod's user namespace, which the runtime applies to the files of all mounts. */
 function mappingsOf({ linux }: ContainerConfigInput): Pick<Mount, "uidMappings" | "gidMappings"> {
   const { uids = [], gids = [] } = linux.securityContext?.namespaceOptions?.usernsOptions ?? {};
   return { uidMappings: uids, gidMappings: gids };

@@ -33,7 +33,7 @@ const refusedCloseTimeoutMs = 1000;
 /** Idle time before the first TCP keep-alive probe, milliseconds. */
 const keepAliveMs = 30_000;
 
-/** The kubelet API over HTTPS. `run` throws a CodedError, one sentence, if it cannot listen. @throws CodedError invalid_argument for
+/** The kubelet API over HTTPS. `run` throws a CodedError if it cannot listen. @throws CodedError invalid_argument for
  *  unsupported TLS settings.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
 export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {

@@ -91,7 +91,7 @@ export function createPullManager(deps: PullManagerDeps) {
 }
 
 /** The first of a pod's secrets that matches a recorded one by name or by content.
- *  @returns with it, whether to add it to the record for later pods. */
+ *  @returns the secret, and whether to add it to the record for later pods. */
 function matchingSecret(
   recorded: readonly PullSecret[],
   sources: readonly ImageCredentialSource[],

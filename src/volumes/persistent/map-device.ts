@@ -88,7 +88,7 @@ export async function unmapDevice(
 }
 
 /** Undoes mappings for pods that no longer exist.
- *  @param records names of files beside the mappings. @returns false if a pod that exists has the device mapped. */
+ *  @param records names of files in the directory that are not mappings. @returns false if a pod that exists has the device mapped. */
 export async function unmapOrphans(
   { host, rootDir }: Pick<UnpublishDeps, "host" | "rootDir">,
   directory: string,
