@@ -59,7 +59,7 @@ const refusals: readonly [string, RegExp][] = [
   ],
   ["maxParallelImagePulls: 0", /^maxParallelImagePulls is 0: use a value of 1 or more$/],
   ["runOnce: true", /^runOnce \(--runonce\) is true: run-once mode was removed/],
-  ["systemCgroups: /system", /^systemCgroups .* give cgroupRoot/],
+  ["systemCgroups: /system", /^systemCgroups .* set cgroupRoot/],
   ["enforceNodeAllocatable: [pods, pods]", /: duplicated enforcements "pods" in enforceNodeAllocatable \(--enforce-/],
   [
     "enforceNodeAllocatable: [none, pods]",
@@ -115,14 +115,14 @@ const refusals: readonly [string, RegExp][] = [
   ["evictionHard: {memory.free: 1Gi}", /unsupported eviction signal memory\.free: use only /],
   ["evictionHard: {memory.available: 0}", /^\/k: evictionHard .* expected a map/],
   ['evictionHard: {memory.available: "0"}', /eviction threshold memory\.available must be positive: 0$/],
-  ["evictionHard: {memory.available: much}", /give memory\.available a quantity such as/],
+  ["evictionHard: {memory.available: much}", /set memory\.available to a quantity such as/],
   ["evictionHard: {memory.available: 110%}", /eviction percentage threshold memory\.available must be <= 100%: 110%$/],
   ["evictionHard: {memory.available: -1%}", /eviction percentage threshold memory\.available must be >= 0%: -1%$/],
   [
     "evictionSoftGracePeriod: {memory.available: -1s}",
     /invalid eviction grace period specified: -1s, must be a positive value$/,
   ],
-  ["evictionSoftGracePeriod: {memory.available: soon}", /give memory\.available a duration such as/],
+  ["evictionSoftGracePeriod: {memory.available: soon}", /set memory\.available to a duration such as/],
   [
     "evictionMinimumReclaim: {nodefs.available: 0%}",
     /eviction percentage minimum reclaim nodefs\.available must be positive: 0%$/,
@@ -133,10 +133,10 @@ const refusals: readonly [string, RegExp][] = [
   ],
   [
     "evictionSoft: {memory.available: 1Gi}",
-    /grace period must be specified for the soft eviction threshold memory\.available: give evictionSoftGracePeriod one$/,
+    /grace period must be specified for the soft eviction threshold memory\.available: set one in evictionSoftGracePeriod$/,
   ],
   ['systemReserved: {gpu: "1"}', /reserve only cpu, memory, ephemeral-storage, pid, not gpu$/],
-  ['kubeReserved: {cpu: "-1"}', /give cpu a quantity/],
+  ['kubeReserved: {cpu: "-1"}', /set cpu to a quantity/],
   ["allowedUnsafeSysctls: [kernel.msg*, vm.swappiness]", /allow only kernel.shm\*, .*, not vm.swappiness$/],
   ["reservedSystemCPUs: 3-1", /use a CPU list such as "0-3,8"$/],
   [
@@ -165,7 +165,7 @@ const refusals: readonly [string, RegExp][] = [
     "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 0, limits: {memory: 2Gi}}]",
     /: the reserved memory has a duplicate value for NUMA node 0 and resource "memory"$/,
   ],
-  ["tlsCertFile: /c", /^tlsCertFile is "\/c": give tlsPrivateKeyFile too/],
+  ["tlsCertFile: /c", /^tlsCertFile is "\/c": set tlsPrivateKeyFile too/],
   ["tlsCipherSuites: [AES]", /use names such as TLS_/],
   ["userNamespaces: {idsPerPod: 1000}", /use a multiple of 65536/],
   ["preloadedImagesVerificationAllowlist: [a]", /set imagePullCredentialsVerificationPolicy/],

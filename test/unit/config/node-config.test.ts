@@ -28,7 +28,7 @@ test("node addresses are none, one, or one of each family", () => {
   assert.deepEqual(nodeOf(["--node-ip=::"]).nodeIPs, ["::"]);
   assert.deepEqual(nodeOf(["--node-ip=10.0.0.1, fd00::1"]).nodeIPs, ["10.0.0.1", "fd00::1"]);
   assert.match(refusalOf(["--node-ip=10.0.0.1,10.0.0.2"]), /one address of each family$/);
-  assert.match(refusalOf(["--node-ip=10.0.0.1,::"]), /alone, or two real addresses$/);
+  assert.match(refusalOf(["--node-ip=10.0.0.1,::"]), /alone, or two specific addresses$/);
   assert.match(refusalOf(["--node-ip=here"]), /^--node-ip is "here": use an IP address/);
 });
 
