@@ -28,7 +28,7 @@ export interface CredentialProvider {
 
 export interface TokenAttributes {
   readonly audience: string;
-  /** What responses are cached for: a token, or a service account. */
+  /** Scope of cached responses: one token, or one service account. */
   readonly cacheType: "ServiceAccount" | "Token";
   /** The program is not run for pods without a service account. */
   readonly requireServiceAccount: boolean;

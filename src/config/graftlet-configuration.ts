@@ -152,7 +152,7 @@ export function readShared(io: ConfigIo, path: string): SharedSettings {
   return decode(sharedFields, readKind(io, "--nodes", path, graftletConfigurationKind), { file: path });
 }
 
-/** Reads the nodes of a GraftletConfiguration. Each has its own root and certificate directory below those of the command line. A node
+/** Reads the nodes of a GraftletConfiguration. Each has its own root and certificate directory below the command line's. A node
  *  without a port gets the next free one from 10250 up; a node has a health port only if it sets one. @param purpose for `remove`,
  *  kubeconfigs and settings that exist only in a Pod are ignored, because removal uses no API server. @throws CodedError
  *  invalid_argument */

@@ -11,7 +11,7 @@ export interface CgroupInheritance {
   prepare(path: string, signal: AbortSignal): Promise<void>;
   /** True if the inherited settings were applied. */
   isPrepared(path: string): boolean;
-  /** Changes that apply the inherited settings to a new cgroup; undefined if it is not known that its parent has them. */
+  /** Changes that apply the inherited settings to a new cgroup; undefined if its parent may not have them. */
   changesForNew(path: string): readonly FileChange[] | undefined;
   /** Invalidates the cached state of a cgroup and its ancestors. */
   invalidate(path: string): void;

@@ -4,7 +4,7 @@ export type NumaNodes = bigint;
 /** The highest number of a NUMA node that a set may contain, as in the kubelet. */
 export const maxNumaNode = 63;
 
-/** The set of these nodes. Numbers above `maxNumaNode` are ignored. */
+/** The set of these nodes. Numbers outside 0 to `maxNumaNode` are ignored. */
 export function numaNodes(ids: Iterable<number>): NumaNodes {
   let nodes = 0n;
   for (const id of ids) if (id >= 0 && id <= maxNumaNode) nodes |= 1n << BigInt(id);

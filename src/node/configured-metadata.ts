@@ -77,7 +77,7 @@ function recordChange(shown: Readonly<Record<string, string>> | undefined, name:
   return { [name]: text === "" ? null : text };
 }
 
-/** Empty if there is nothing to record. */
+/** Text of the record of labels and annotations; empty if there are none. */
 function keysText({ labels, annotations }: ConfiguredMetadata): string {
   const keys = { labels: Object.keys(labels).toSorted(), annotations: Object.keys(annotations).toSorted() };
   return keys.labels.length + keys.annotations.length === 0 ? "" : JSON.stringify(keys);

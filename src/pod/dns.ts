@@ -2,7 +2,7 @@ import { isIPv6 } from "node:net";
 import { DNSConfig } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 
-/** Name of the cluster's DNS Service; CoreDNS uses it as well. */
+/** Namespace and name of the cluster's DNS Service, also with CoreDNS. */
 export const clusterDnsService = "kube-system/kube-dns";
 
 /** Content of a resolv.conf. */

@@ -13,9 +13,9 @@ export type EnvFile = ReturnType<typeof parseEnvFile>;
 export class NotUtf8Error extends Error {}
 
 /** Parses an environment file of `NAME='value'` lines. Values are literal, in single quotes, and may span lines; comments may
- *  follow a value or have their own line. CR LF is read as LF, also within values. A blank after `=` means an empty value. The
- *  first definition of a name counts. A line longer than 65535 bytes ends the reading. @see
- *  https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
+ *  follow a value or have their own line. CR LF is read as LF, also within values. A blank after `=` means an empty value. If a
+ *  name is defined twice, the first definition counts. A line longer than 65535 bytes ends the reading.
+ *  @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
 export function parseEnvFile(bytes: Buffer) {
   // As bytes, so that invalid UTF-8 in one value does not affect others.
   const values = new Map<string, string>();

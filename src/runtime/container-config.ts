@@ -35,7 +35,7 @@ export interface ContainerConfigInput {
   readonly additions: ContainerAdditions | undefined;
   readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
-  /** Whether the stop signal of its spec is used (feature gate ContainerStopSignals). */
+  /** True if the stop signal in the container's spec is used (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
   /** Labels that identify this node's containers on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;

@@ -45,7 +45,7 @@ export interface StableFiles {
 export interface SubPathMounts {
   /** Bind-mounts subPaths of a pod's mounted volumes where a runtime can mount them safely, regardless of links that a container creates.
    *  Missing directories are created. Idempotent: a restarted container sees the current files.
-   *  @returns absolute paths on the target, by index. @throws with the kubelet's text, without the contents of links on the target. */
+   *  @returns absolute paths on the target, by index. @throws an error with the kubelet's text, without the contents of links on the target. */
   bindSubPaths(
     pod: Pod,
     containerName: string,

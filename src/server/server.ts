@@ -20,7 +20,7 @@ export interface KubeletServer extends Runnable {
   address(): AddressInfo | undefined;
 }
 
-/** The kubelet's values. */
+/** Idle timeout of connections, milliseconds, and maximum size of headers, bytes; the kubelet's values. */
 const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
 /** Header limits for clients without a client certificate of the cluster: long commands arrive through the API server. */

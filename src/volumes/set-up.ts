@@ -84,7 +84,7 @@ export function createSetUp(shared: VolumeDeps & SharedVolumeState) {
 
   /** Sets up a volume that is not ready, or refreshes it. The attempt continues if the signal aborts; only tearing down the
    *  pod's volumes stops it.
-   *  @throws with the text of the event. */
+   *  @throws an error with the text of the event. */
   const once = async (state: PodVolumes, volume: Volume, signal: AbortSignal) => {
     const setUp = state.setUps.get(volume.name) ?? coalesce(() => attempt(state, volume));
     state.setUps.set(volume.name, setUp);

@@ -35,7 +35,7 @@ export type PullManager = ReturnType<typeof createPullManager>;
 
 type SourcesOf = () => Promise<readonly ImageCredentialSource[]>;
 
-/** Number of recorded secrets from which on secrets that match only by name or only by content are not added: short-lived namespaces
+/** With this many recorded secrets, secrets that match only by name or only by content are no longer added: short-lived namespaces
  *  would make the record grow without limit. */
 const maxLooselyMatchedSecrets = 100;
 

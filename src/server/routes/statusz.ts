@@ -42,8 +42,8 @@ export function statusz(deps: Pick<KubeletServerDeps, "config" | "clock">): Hand
   });
 }
 
-/** The paths that a kubelet lists: those that its server handles outside of web services. The path of a disabled endpoint is among
- *  them. */
+/** The paths that a kubelet lists: those that its server handles outside of web services. `/logs` is among them only if its
+ *  endpoint is disabled. */
 function pathsOf({ config }: Pick<KubeletServerDeps, "config">): readonly string[] {
   return [
     "/configz",

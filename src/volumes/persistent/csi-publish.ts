@@ -93,7 +93,7 @@ export async function publishVolume(
   };
 }
 
-/** The CSIDriver object. @throws in the kubelet's words. */
+/** The CSIDriver object. @throws an error in the kubelet's words. */
 export async function readCsiDriver({ drivers }: SetUpDeps, driver: string, signal: AbortSignal) {
   return drivers.csiDriver(driver, signal).catch((error: unknown) => {
     throw csiPluginError("mounter.SetupAt failed to check volume lifecycle mode: ", error);

@@ -36,7 +36,7 @@ export function csiVolumeId({ driver, volumeHandle }: CsiVolumeHandle): string {
 }
 
 /** Unpublishes CSI volumes from pods, and unstages them from the node, by calls to their drivers. A volume stays while its driver
- *  is unavailable. A mount that may belong to a different volume stays as well.
+ *  is unavailable. A mount stays, too, while it is uncertain which volume it shows.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
 export const csiUnmounter: PersistentVolumeUnmounter = {
   pluginName: csiPluginName,

@@ -37,7 +37,7 @@ export function iscsiTargetKey(iqn: string): string {
 
 /** Logs in to a disk's target, except through portals that already have a session, and makes the kernel scan for the disk's LUN.
  *  @param record records the disk before the first login, so that the login can be undone after a crash.
- *  @returns the multipath device, or the disk. @throws in the kubelet's words. */
+ *  @returns the multipath device, or the disk. @throws an error in the kubelet's words. */
 export async function attachIscsiDisk(
   deps: AttachDeps,
   disk: IscsiDisk,

@@ -11,12 +11,12 @@ export interface ChapSecrets {
   readonly session: Settings | undefined;
 }
 
-/** Keys of the Secret below `discovery.sendtargets.auth.` and `node.session.auth.`; those ending in `_in` are the target's
+/** Keys of the Secret below `discovery.sendtargets.auth.` and `node.session.auth.`; those that end in `_in` are the target's
  *  credentials (mutual CHAP). */
 const keys = ["username", "password", "username_in", "password_in"] as const;
 
 /** Reads a volume's CHAP secrets. The Secret is in the pod's namespace if the volume names none.
- *  @throws in the kubelet's words. */
+ *  @throws an error in the kubelet's words. */
 export async function chapSecretsOf(
   { objects }: Pick<VolumeDeps, "objects">,
   { pod, volume }: Pick<VolumeUse, "pod" | "volume">,

@@ -63,7 +63,7 @@ function interfaceCalls(call: Call) {
     showInterface,
     /** Copies an interface under another name, with an initiator name. Only settings that differ are set, because each one takes a
      *  call.
-     *  @throws in the kubelet's words. */
+     *  @throws an error in the kubelet's words. */
     async cloneInterface(from: string, to: string, initiatorName: string): Promise<void> {
       const params = new Map(await showInterface(from)).set("iface.initiatorname", initiatorName);
       const { code, output } = await interfaces(to, "new");
@@ -95,7 +95,7 @@ function discoveryCalls(call: Call) {
   const discoveries = (portal: string, iface: string, ...more: readonly Option[]) =>
     call([["-m", "discoverydb"], ["-t", "sendtargets"], ["-p", portal], ["-I", iface], ...more], discoveryTimeoutMs);
   return {
-    /** Asks a portal for its targets, which creates the records of their nodes. @throws in the kubelet's words. */
+    /** Asks a portal for its targets, which creates the records of their nodes. @throws an error in the kubelet's words. */
     async discover(portal: string, iface: string, chap: Settings | undefined): Promise<void> {
       await discoveries(portal, iface, ["-o", "new"]);
       const update = (name: string, value: string) => discoveries(portal, iface, ...assignment(name, value));
@@ -114,7 +114,7 @@ function sessionCalls(call: Call) {
     call([["-m", "node"], ["-p", portal], ["-T", iqn], ["-I", iface], ...more]);
   return {
     /** Configures the record of a session: turns off automatic LUN scans, and sets CHAP.
-     *  @returns a warning if the scans could not be turned off. @throws in the kubelet's words. */
+     *  @returns a warning if the scans could not be turned off. @throws an error in the kubelet's words. */
     async configure(node: IscsiNode, chap: Settings | undefined): Promise<string | undefined> {
       const update = (name: string, value: string) => nodes(node, ...assignment(name, value));
       const scan = await update("node.session.scan", "manual");
@@ -122,7 +122,7 @@ function sessionCalls(call: Call) {
       await applyChap("node.session.auth.authmethod", chap, update, { what, key: "session key" });
       return scan.code === 0 ? undefined : scan.output;
     },
-    /** Logs in; if that fails, the record is deleted. @throws in the kubelet's words. */
+    /** Logs in; if that fails, the record is deleted. @throws an error in the kubelet's words. */
     async login(node: IscsiNode): Promise<void> {
       const { code, output } = await nodes(node, "--login");
       if (code === 0) return;
@@ -161,7 +161,7 @@ function failed(message: string): CodedError {
 }
 
 /** Makes a record authenticate by CHAP, if the volume uses CHAP. No error contains a value of the secret.
- *  @throws in the kubelet's words. */
+ *  @throws an error in the kubelet's words. */
 async function applyChap(
   authMethod: string,
   settings: Settings | undefined,

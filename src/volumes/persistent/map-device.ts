@@ -75,7 +75,7 @@ async function bindDevice({ host }: SetUpDeps, device: string, path: string, sig
   return true;
 }
 
-/** Undoes the mapping of a device for one pod, except the link. Safe to repeat. @throws in the kubelet's words. */
+/** Undoes the mapping of a device for one pod, except the link. Safe to repeat. @throws an error in the kubelet's words. */
 export async function unmapDevice(
   { host }: Pick<UnpublishDeps, "host">,
   directory: string,

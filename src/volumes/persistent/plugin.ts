@@ -63,7 +63,7 @@ export interface PersistentVolumePlugin {
   /** Makes the volume ready on the node, once for all of its pods.
    *  @returns its staging path. @throws VolumeStepError with the step's name, or the text of the set-up's event. */
   stage(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<string>;
-  /** Makes a staged volume available to a pod. @param staged its staging path. @throws with the text of the FailedMount event. */
+  /** Makes a staged volume available to a pod. @param staged its staging path. @throws an error with the text of the FailedMount event. */
   publish(deps: SetUpDeps, use: VolumeUse, staged: string, signal: AbortSignal): Promise<PublishResult>;
   /** Sets up a block volume.
    *  @returns the device, with links resolved; the directory in which it is bound for each pod; how to read its size. Absent if
