@@ -17,7 +17,7 @@ export function flagsOf(...shapes: readonly Shape[]): Map<string, Field<unknown>
 }
 
 /** Parses a command line like the kubelet's flag library: `--flag value`, `--flag=value`, `-v4`, `_` for `-`, switches without a value. A
- *  repeated flag extends lists and maps; otherwise the last value wins. @throws CodedError invalid_argument, one sentence. */
+ *  repeated flag extends lists and maps; otherwise the last value wins. @throws CodedError invalid_argument */
 export function readArguments(argv: readonly string[], flags: ReadonlyMap<string, Field<unknown>>): Arguments {
   const values = new Map<string, unknown>();
   const rest = [...argv];

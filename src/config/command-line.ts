@@ -65,7 +65,7 @@ const sharedFlags = new Set([
   "image-credential-provider-bin-dir",
 ]);
 
-/** `graftlet doctor`: the same flags; examines all nodes of the file of --nodes and all GraftedNodes, or only the one of --node. */
+/** `graftlet doctor`: the same flags; examines all nodes of the --nodes file and all GraftedNodes, or only the one named by --node. */
 function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   const ofPod = argv[0] === "pod";
   const file = ofPod && argv[1]?.startsWith("-") === false ? argv[1] : undefined;
@@ -86,7 +86,7 @@ function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   };
 }
 
-/** The nodes that a command applies to, with the endpoints of their process, reading the file of --nodes once. */
+/** The nodes that a command applies to, with the endpoints of their process. Reads the --nodes file once. */
 function nodesWithProcess(
   io: ConfigIo,
   options: Options,
@@ -104,7 +104,7 @@ function nodesWithProcess(
   const config = fleetOfPod(io, options, shared);
   if (!config || nodes.some(({ nodeName }) => nodeName === name))
     return { nodes: chosenOf(nodes, values), fleet: undefined, process };
-  // Whether there is an object of that name, only the API server knows.
+  // Only the API server knows whether an object of that name exists.
   return { nodes: name === undefined ? nodes : [], fleet: { config, node: name }, process };
 }
 
@@ -125,9 +125,9 @@ function statusSocket({ env }: ConfigIo, { statusSocket: given, certDir }: Optio
   return path === "" ? undefined : absoluteDirectory("--status-socket", path);
 }
 
-/** Parses a kubelet command line: flags override drop-in files, which override the file of --config, which overrides the defaults. Reads
- *  files, opens nothing else. @param argv the arguments after the program's name. @throws CodedError invalid_argument: one sentence that
- *  names the setting, its value and the remedy.
+/** Parses a kubelet command line: flags override drop-in files, which override the --config file, which overrides the defaults.
+ *  Reads files, but opens no connections. @param argv the arguments after the program's name. @throws CodedError invalid_argument,
+ *  naming the setting, its value and the remedy.
  *  @see https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/ */
 export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseResult {
   if (argv[0] === "remove") return parseRemove(argv.slice(1), io);
@@ -186,7 +186,7 @@ function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
   return { kind: "remove", node, yes: read.values.get("yes") === true };
 }
 
-/** `graftlet leave`: the same flags; with --nodes, all nodes of the file leave, or only the one of --node. */
+/** `graftlet leave`: the same flags; with --nodes, all nodes of the file leave, or only the one named by --node. */
 function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields, leaveFields));
   if (read.kind === "help") return { kind: "help", text: leaveHelpText() };
@@ -194,12 +194,12 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   const options = optionsFrom(read.values);
   const deployment = read.values.get("deployment") as string | undefined;
   if (deployment !== undefined && read.values.has("node"))
-    throw refuse("--deployment", deployment, "stops graftlet for all nodes of the file; omit --node, or this flag");
+    throw refuse("--deployment", deployment, "it stops graftlet for all nodes of the file; omit --node, or this flag");
   const [name = "", namespace, ...more] = deployment?.split("/").reverse() ?? [];
   if (deployment !== undefined && (![name, namespace ?? name].every(isSubdomain) || more.length > 0))
-    throw refuse("--deployment", deployment, "give NAME, or NAMESPACE/NAME");
+    throw refuse("--deployment", deployment, "use NAME or NAMESPACE/NAME");
   if (deployment !== undefined && namespace === undefined && options.kubeconfig)
-    throw refuse("--deployment", deployment, "it has no namespace, and graftlet is not in a Pod; give NAMESPACE/NAME");
+    throw refuse("--deployment", deployment, "it has no namespace, and graftlet is not in a Pod; use NAMESPACE/NAME");
   return {
     kind: "leave",
     nodes: chosenNodes(io, options, read.values),
@@ -211,14 +211,14 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   };
 }
 
-/** The nodes that a command applies to: that of the flags, all of the file of --nodes, or the one selected by --node. */
+/** The nodes that a command applies to: that of the flags, all of the --nodes file, or the one selected by --node. */
 function chosenNodes(io: ConfigIo, options: Options, values: Flags): readonly NodeConfig[] {
   return options.nodes === undefined
     ? [nodeOfFlags(io, options, values)]
     : chosenOf(readNodes(io, options.nodes, options, "remove"), values);
 }
 
-/** All nodes of a file, or the one of --node. */
+/** All nodes of a file, or the one named by --node. */
 function chosenOf(nodes: readonly NodeConfig[], values: Flags): readonly NodeConfig[] {
   const name = values.get("node");
   if (name === undefined) return nodes;
@@ -233,7 +233,7 @@ function nodeOfFlags(io: ConfigIo, options: Options, values: Flags): NodeConfig 
     throw refuse(
       "--node",
       name,
-      "it selects a node of the file of --nodes; set the name of a single node with --hostname-override",
+      "it selects a node of the --nodes file; set the name of a single node with --hostname-override",
     );
   const node = oneNode(io, options, values);
   // Only the ssh provider has a host, so --provider-config alone is unambiguous.

@@ -20,7 +20,7 @@ export interface CredentialProvider {
   readonly apiVersion: string;
   /** Patterns of the images that the program is run for, such as `*.dkr.ecr.*.amazonaws.com`. */
   readonly matchImages: readonly string[];
-  /** Milliseconds for which a response is cached that does not specify a duration. */
+  /** Cache duration of responses that specify none, milliseconds. */
   readonly defaultCacheMs: number;
   /** Present if the program is run on behalf of the pod's service account. */
   readonly token?: TokenAttributes;
@@ -28,7 +28,7 @@ export interface CredentialProvider {
 
 export interface TokenAttributes {
   readonly audience: string;
-  /** What responses are cached for: a token, or a service account. */
+  /** Scope of cached responses: one token, or one service account. */
   readonly cacheType: "ServiceAccount" | "Token";
   /** The program is not run for pods without a service account. */
   readonly requireServiceAccount: boolean;
@@ -77,7 +77,7 @@ const tokenFields = {
 } satisfies Shape;
 
 /** Reads the configuration of credential provider plugins: a file, or the files of a directory in lexical order.
- *  @returns undefined if the flags are not set. @throws CodedError invalid_argument, one sentence
+ *  @returns undefined if the flags are not set. @throws CodedError invalid_argument
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
 function readCredentialProviders(io: ConfigIo, options: CredentialProviderOptions): CredentialProviders | undefined {
   const { imageCredentialProviderConfig: path, imageCredentialProviderBinDir: directory } = options;
@@ -160,7 +160,7 @@ function providerFrom(given: ValueOf<typeof providerFields>, place: Place, direc
   const where = (at: string) => `${place.file}: ${place.path}.${at}`;
   if (name === "") throw refuse(where("name"), undefined, "is not given; name the program");
   if (name === "." || name === ".." || /[/ ]/.test(name))
-    throw refuse(where("name"), name, `give the name of a file in ${directory}, without a path and spaces`);
+    throw refuse(where("name"), name, `use the name of a file in ${directory}, without a path or spaces`);
   if (!pluginVersions.includes(apiVersion))
     throw refuse(where("apiVersion"), apiVersion || undefined, `write one of ${pluginVersions.join(", ")}`);
   if (matchImages.length === 0) throw refuse(where("matchImages"), [], "list at least one location of images");
@@ -170,7 +170,7 @@ function providerFrom(given: ValueOf<typeof providerFields>, place: Place, direc
   if (defaultCacheDuration === undefined)
     throw refuse(where("defaultCacheDuration"), undefined, 'is not given; write one such as "10m"');
   if (defaultCacheDuration < 0)
-    throw refuse(where("defaultCacheDuration"), defaultCacheDuration, "give a duration of 0 or more");
+    throw refuse(where("defaultCacheDuration"), defaultCacheDuration, "use a duration of 0 or more");
   const path = `${directory.replace(/\/+$/, "")}/${name}`;
   const token = tokenAttributes && tokenFrom(tokenAttributes, place, apiVersion);
   const program = { name, path, args, env, apiVersion, matchImages, defaultCacheMs: defaultCacheDuration };

@@ -13,7 +13,7 @@ export interface Origin {
 }
 
 /** Decodes a document strictly: unknown names and values of the wrong type are errors. Missing, null and (where the kubelet treats it so)
- *  zero values get the default. @throws CodedError invalid_argument, one sentence that names the first wrong field. */
+ *  zero values get the default. @throws CodedError invalid_argument, naming the first wrong field. */
 export function decode<S extends Shape>(shape: S, wire: ConfigDocument, origin: Origin): ValueOf<S> {
   return decodeGroup(shape, wire, origin.path ? `${origin.path}.` : "", origin.file) as ValueOf<S>;
 }
@@ -78,7 +78,7 @@ export function withValue<T>(values: T, path: string, value: unknown): T {
   return { ...values, [name]: inner };
 }
 
-/** Checks each value by its own field's rule. @throws CodedError invalid_argument, one sentence. */
+/** Checks each value by its own field's rule. @throws CodedError invalid_argument */
 export function checkValues<S extends Shape>(shape: S, values: ValueOf<S>): void {
   for (const [path, field] of fieldsOf(shape)) {
     const value = valueAt(values, path);
@@ -94,13 +94,13 @@ export function unsupportedWarnings<S extends Shape>(shape: S, values: ValueOf<S
   for (const [path, field] of fieldsOf(shape)) {
     const value = valueAt(values, path);
     const clause = same(value, valueAt(byDefault, path)) ? undefined : field.instead?.(value);
-    if (clause !== undefined) lines.push(`${nameOf(path, field.flag)} is not served yet: ${clause}`);
+    if (clause !== undefined) lines.push(`${nameOf(path, field.flag)} is not supported yet: ${clause}`);
   }
   return lines;
 }
 
-/** One clause for each unsupported setting at a default that has an effect in the kubelet: graftlet's actual behaviour. Settings with
- *  another value have a line of their own. */
+/** Describes graftlet's actual behaviour, one clause each, for unsupported settings whose default has an effect in the kubelet.
+ *  Settings with another value are omitted: `unsupportedWarnings` has a line for each. */
 export function unsupportedDefaults<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
   const clauses: string[] = [];
   for (const [path, field] of fieldsOf(shape)) {

@@ -17,10 +17,10 @@ export interface ConfigIo {
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  ENOENT: "there is no such file; give the path of one",
-  ENOTDIR: "its parent is a file; give the path of a file",
-  EISDIR: "it is a directory; give the path of a file",
-  EACCES: "this user may not read it; change its mode or owner",
+  ENOENT: "there is no such file; set the path of an existing one",
+  ENOTDIR: "a parent of the path is a file; correct the path",
+  EISDIR: "it is a directory; set the path of a file",
+  EACCES: "this user cannot read it; change its mode or owner",
 };
 
 /** Error for an unreadable file. @param setting the flag or field that names the file. */
@@ -39,12 +39,12 @@ export function readSettingFile(io: ConfigIo, setting: string, path: string): st
 }
 
 /** Reads a YAML 1.1 or JSON file that contains one object. As in Kubernetes, YAML 1.1 applies: 0777 is octal, yes is true. @throws
- *  CodedError invalid_argument, one sentence. */
+ *  CodedError invalid_argument */
 export function readDocument(io: ConfigIo, setting: string, path: string): ConfigDocument {
   return documentIn(readSettingFile(io, setting, path), setting, path);
 }
 
-/** The object in a file's text, as `readDocument` reads it. @throws CodedError invalid_argument, one sentence */
+/** The object in a file's text, as `readDocument` reads it. @throws CodedError invalid_argument */
 export function documentIn(text: string, setting: string, path: string): ConfigDocument {
   const documents = parseAllDocuments(text, {
     version: "1.1",
@@ -78,7 +78,7 @@ export interface DocumentKind {
   readonly kind: string;
 }
 
-/** A document of one kind, without its apiVersion and kind. @throws CodedError invalid_argument, one sentence. */
+/** A document of one kind, without its apiVersion and kind. @throws CodedError invalid_argument */
 export function readKind(io: ConfigIo, setting: string, path: string, expected: DocumentKind): ConfigDocument {
   return checkKind(`${path}: `, readDocument(io, setting, path), expected);
 }

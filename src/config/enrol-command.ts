@@ -10,7 +10,7 @@ import { refuse } from "./refusal.ts";
 /** Longest lifetime of a token, milliseconds. */
 const maxValidForMs = 7 * 24 * 60 * 60_000;
 
-/** Parses `graftlet enrol NODE --address HOST[:PORT]`. @throws CodedError invalid_argument, one sentence. */
+/** Parses `graftlet enrol NODE --address HOST[:PORT]`. @throws CodedError invalid_argument */
 export function parseEnrol(argv: readonly string[], io: ConfigIo): ParseResult {
   const isNamed = argv[0]?.startsWith("-") === false;
   const [nodeName = "", ...rest] = isNamed ? argv : ["", ...argv];
@@ -28,7 +28,7 @@ export function parseEnrol(argv: readonly string[], io: ConfigIo): ParseResult {
   if (!fleet) throw refuse("enrol", nodeName, "needs a release with fleet.enabled; run it in graftlet's Pod");
   if (!fleet.listener) throw refuse("enrol", nodeName, "needs a listener; set reverse.existingSecret of the release");
   if (!fleet.mayHave(nodeName))
-    throw refuse("enrol", nodeName, `give the name of a GraftedNode, such as ${fleet.nodeNames.join(", ")}`);
+    throw refuse("enrol", nodeName, `use the name of a GraftedNode, such as ${fleet.nodeNames.join(", ")}`);
   const validForMs = (given("valid-for") as number | undefined) ?? defaults.validFor;
   if (validForMs <= 0 || validForMs > maxValidForMs)
     throw refuse("--valid-for", given("valid-for"), "set a duration of at most 168h");
@@ -36,13 +36,13 @@ export function parseEnrol(argv: readonly string[], io: ConfigIo): ParseResult {
   return { kind: "enrol", nodeName, fleet, address, validForMs, isApproved: given("approved") === true };
 }
 
-/** Where graftlet's Pod has its configuration and its certificates. */
+/** Paths of the configuration and of the certificates in graftlet's Pod. */
 const [podConfiguration, podCertificates] = ["/etc/graftlet/configuration/nodes.yaml", "/var/lib/graftlet/pki"];
 
 function addressOf(text: string | undefined, defaultPort: number): EnrolCommand["address"] {
   const [, host, port] = /^([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(?::(\d{1,5}))?$/.exec(text ?? "") ?? [];
   const number = port === undefined ? defaultPort : Number(port);
   if (host === undefined || number < 1 || number > 65_535)
-    throw refuse("--address", text, "give HOST or HOST:PORT, at which machines reach the listener's Service");
+    throw refuse("--address", text, "use HOST or HOST:PORT where machines reach the listener's Service");
   return { host: host.replace(/^\[|\]$/g, ""), port: number };
 }

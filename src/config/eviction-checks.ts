@@ -44,10 +44,10 @@ export const checkThresholds = bySignal((signal, value) => {
   const percent = percentage(value);
   if (percent === undefined) {
     const sign = quantitySign(value);
-    if (sign === undefined) return `give ${signal} a quantity such as "100Mi" or a percentage such as "10%"`;
+    if (sign === undefined) return `set ${signal} to a quantity such as "100Mi" or a percentage such as "10%"`;
     return sign > 0 ? undefined : `eviction threshold ${signal} must be positive: ${value}`;
   }
-  if (Number.isNaN(percent)) return `give ${signal} a percentage such as "10%"`;
+  if (Number.isNaN(percent)) return `set ${signal} to a percentage such as "10%"`;
   if (percent < 0) return `eviction percentage threshold ${signal} must be >= 0%: ${value}`;
   return percent <= 100 ? undefined : `eviction percentage threshold ${signal} must be <= 100%: ${value}`;
 });
@@ -55,7 +55,7 @@ export const checkThresholds = bySignal((signal, value) => {
 /** Grace periods of soft thresholds. */
 export const checkGracePeriods = bySignal((signal, value) => {
   const ms = parseDuration(value);
-  if (ms === undefined) return `give ${signal} a duration such as "1m30s"`;
+  if (ms === undefined) return `set ${signal} to a duration such as "1m30s"`;
   return ms < 0 ? `invalid eviction grace period specified: ${value}, must be a positive value` : undefined;
 });
 
@@ -64,16 +64,17 @@ export const checkMinimumReclaim = bySignal((signal, value) => {
   const percent = percentage(value);
   if (percent === undefined) {
     const sign = quantitySign(value);
-    if (sign === undefined) return `give ${signal} a quantity such as "500Mi" or a percentage such as "5%"`;
+    if (sign === undefined) return `set ${signal} to a quantity such as "500Mi" or a percentage such as "5%"`;
     return sign < 0 ? `negative eviction minimum reclaim specified for ${signal}` : undefined;
   }
   return percent > 0 ? undefined : `eviction percentage minimum reclaim ${signal} must be positive: ${value}`;
 });
 
-/** What happens to thresholds of the file system of containers' layers; undefined if none is configured. */
+/** Warning that a threshold of the file system with container layers is ignored; undefined if none is configured. */
 export function overriddenThresholds(map: TextMap): string | undefined {
   const given = Object.keys(map).find((signal) => signal.startsWith("containerfs."));
   return (
-    given && `${given} is ignored: the threshold of the file system that the layers are on holds, nodefs or imagefs`
+    given &&
+    `${given} is ignored: the nodefs or imagefs threshold applies, depending on which file system has the layers`
   );
 }

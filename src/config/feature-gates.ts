@@ -56,7 +56,7 @@ export function gateEnabled(settings: GateSettings, name: string): boolean {
   return spec.locked || !byStage ? spec.byDefault : true;
 }
 
-/** Refuses unknown gates, and locked gates with the other value. @throws CodedError invalid_argument */
+/** Refuses unknown gates, and locked gates that are not set to their default. @throws CodedError invalid_argument */
 export function checkGates(settings: GateSettings): void {
   for (const [name, value] of Object.entries(settings)) {
     if (name in stageGates) continue;
@@ -96,10 +96,10 @@ export function gateWarnings(settings: GateSettings): string[] {
   for (const [name, value] of Object.entries(settings)) {
     const stage = stageGates[name];
     if (stage && value)
-      lines.push(`feature gate ${name}=true is not served yet: graftlet keeps its behaviour for ${stage} features`);
+      lines.push(`feature gate ${name}=true is not supported yet: graftlet keeps its behaviour for ${stage} features`);
     const spec = specOf(name);
     if (!spec || !spec.kubelet || implemented.has(name) || value === spec.byDefault) continue;
-    lines.push(`feature gate ${name}=${value} is not served yet: it changes nothing in graftlet`);
+    lines.push(`feature gate ${name}=${value} is not supported yet: it has no effect in graftlet`);
   }
   return lines;
 }

@@ -20,23 +20,22 @@ export interface FleetListener {
   readonly hostKeyFile: string;
 }
 
-/** Settings of the machines that are GraftedNode objects of the Pod's namespace. */
+/** Settings of the fleet: the machines of GraftedNode objects in the Pod's namespace. */
 export interface FleetConfig {
   /** The Helm release, a part of the nodes' provider IDs. */
   readonly release: string;
   /** True if a node may have this name. */
   mayHave(nodeName: string): boolean;
-  /** The patterns of these names, for messages. */
+  /** The patterns of allowed names, for messages. */
   readonly nodeNames: readonly string[];
-  /** Directory on graftlet's own machine for the login files of nodes; no node can have its name. */
+  /** Directory on graftlet's own machine for the login files of nodes; its name is not a valid node name. */
   readonly directory: string;
-  /** True if each node's kubelet API is reached at a Service of its own. */
+  /** True if each node's kubelet API is reached at its own Service. */
   readonly hasServices: boolean;
   /** Undefined if no machine can open a reverse tunnel. */
   readonly listener: FleetListener | undefined;
-  /** Decodes a node like one of the list `nodes`.
-   *  @param entry with the fields of a node of a GraftletConfiguration.
-   *  @throws CodedError invalid_argument, one sentence with the path of the field. */
+  /** Decodes a node like an entry of `nodes` in a GraftletConfiguration. @param entry the node's fields.
+   *  @throws CodedError invalid_argument, naming the path of the field. */
   decodeNode(entry: ConfigDocument, object: FleetObject): NodeConfig;
 }
 
@@ -47,7 +46,7 @@ export interface FleetObject {
   readonly certificateSecret: string;
 }
 
-/** Decodes the `fleet` of a GraftletConfiguration; undefined if it has none. @throws CodedError invalid_argument, one sentence */
+/** Decodes the `fleet` of a GraftletConfiguration; undefined if it has none. @throws CodedError invalid_argument */
 export function readFleet(
   io: ConfigIo,
   path: string,
@@ -63,7 +62,7 @@ export function readFleet(
   if (!io.env["KUBERNETES_SERVICE_HOST"])
     throw refuse(`${path}: fleet`, release, "needs graftlet to run in a Pod; omit it elsewhere");
   if (shared.kubeletAddress === "host")
-    throw refuse(`${path}: kubeletAddress`, "host", "is not the address of a fleet's machines; set service or podIP");
+    throw refuse(`${path}: kubeletAddress`, "host", "a fleet does not support it; set service or podIP");
   if (listener.port !== 0 && listener.hostKeyFile === "")
     throw refuse(`${path}: fleet.listener.hostKeyFile`, undefined, "is not given; name the file of the listener's key");
   const shapes = nodeNames.map(patternShape);
@@ -85,7 +84,7 @@ export function readFleet(
 const nodeObjectsFields = { release: field(text, "") } satisfies Shape;
 
 /** Decodes the `nodeObjects` of a GraftletConfiguration; undefined if it has none, and its nodes are not shown as objects.
- *  @throws CodedError invalid_argument, one sentence */
+ *  @throws CodedError invalid_argument */
 export function readNodeObjects(
   io: ConfigIo,
   path: string,
@@ -99,9 +98,9 @@ export function readNodeObjects(
   return { release };
 }
 
-/** Reads the fleet from the file of --nodes, in a Pod that uses its service account; undefined elsewhere.
- *  @param known what the nodes of that file share, if it has been read already.
- *  @throws CodedError invalid_argument, one sentence */
+/** Reads the fleet from the --nodes file, in a Pod that uses its service account; undefined elsewhere.
+ *  @param known the shared settings of that file, if already read.
+ *  @throws CodedError invalid_argument */
 export function fleetOfPod(io: ConfigIo, options: Options, known?: SharedSettings): FleetConfig | undefined {
   const { nodes: path, kubeconfig } = options;
   if (path === undefined || kubeconfig || !io.env["KUBERNETES_SERVICE_HOST"]) return undefined;

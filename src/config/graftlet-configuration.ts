@@ -28,7 +28,7 @@ import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
 import { bool, int32, ipAddress, oneOf, text, textMap, texts } from "./value-types.ts";
 
-/** Says what is wrong with the name of a signer.
+/** Checks the name of a signer. @returns the remedy for an invalid one.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#signers */
 function checkSigner(name: string): string | undefined {
   const [domain = "", path = ""] = name.split(/\/(.*)/s);
@@ -98,7 +98,7 @@ export interface Endpoint {
   readonly port: number;
 }
 
-/** What a GraftletConfiguration says. */
+/** Contents of a GraftletConfiguration. */
 interface ConfiguredProcess {
   readonly nodes: NodeConfig[];
   readonly shared: SharedSettings;
@@ -108,7 +108,7 @@ interface ConfiguredProcess {
 
 /** Reads a GraftletConfiguration: its nodes, and the health endpoint and the page of their process, if enabled. Flags of the page take
  *  precedence.
- *  @param purpose as for `readNodes`. @throws CodedError invalid_argument, one sentence */
+ *  @param purpose as for `readNodes`. @throws CodedError invalid_argument */
 export function readGraftletConfiguration(
   io: ConfigIo,
   path: string,
@@ -123,8 +123,8 @@ export function readGraftletConfiguration(
   const page = pageFrom({ ...shared, ...given(options) }, nodes, `${path}: pagePort`);
   if (port === 0) return { nodes, shared, health: undefined, page };
   const twin = nodes.find((node) => listensOn(node).includes(port));
-  if (twin) throw refuse(`${path}: healthzPort`, port, `node ${twin.nodeName} listens on that port; give each its own`);
-  if (page?.port === port) throw refuse(`${path}: pagePort`, port, "healthzPort has that port; give each its own");
+  if (twin) throw refuse(`${path}: healthzPort`, port, `node ${twin.nodeName} listens on that port; use another one`);
+  if (page?.port === port) throw refuse(`${path}: pagePort`, port, "healthzPort uses that port; use another one");
   return { nodes, shared, health: { address, port }, page };
 }
 
@@ -134,7 +134,7 @@ function given({ pagePort, pageAddress }: Options): Partial<Pick<SharedSettings,
 
 /** Address of the page from the settings of the process; undefined if disabled.
  *  @param setting the port's name.
- *  @throws CodedError invalid_argument, one sentence, for an invalid port or one that a node uses. */
+ *  @throws CodedError invalid_argument for an invalid port or one that a node uses. */
 export function pageFrom(
   { pagePort: port = 0, pageAddress: address = "127.0.0.1" }: Pick<Options, "pagePort" | "pageAddress">,
   nodes: readonly NodeConfig[],
@@ -144,19 +144,19 @@ export function pageFrom(
   if (wrong !== undefined) throw refuse(setting, port, wrong);
   if (port === 0) return undefined;
   const twin = nodes.find((node) => listensOn(node).includes(port));
-  if (twin) throw refuse(setting, port, `node ${twin.nodeName} listens on that port; give each its own`);
+  if (twin) throw refuse(setting, port, `node ${twin.nodeName} listens on that port; use another one`);
   return { address, port };
 }
 
-/** Reads what the nodes of a GraftletConfiguration share, without decoding the nodes. @throws CodedError invalid_argument, one sentence */
+/** Reads the shared settings of a GraftletConfiguration, without decoding the nodes. @throws CodedError invalid_argument */
 export function readShared(io: ConfigIo, path: string): SharedSettings {
   return decode(sharedFields, readKind(io, "--nodes", path, graftletConfigurationKind), { file: path });
 }
 
-/** Reads the nodes of a GraftletConfiguration. Each has its own root and certificate directory below those of the command line. A node
+/** Reads the nodes of a GraftletConfiguration. Each has its own root and certificate directory below the command line's. A node
  *  without a port gets the next free one from 10250 up; a node has a health port only if it sets one. @param purpose for `remove`,
  *  kubeconfigs and settings that exist only in a Pod are ignored, because removal uses no API server. @throws CodedError
- *  invalid_argument, one sentence */
+ *  invalid_argument */
 export function readNodes(
   io: ConfigIo,
   path: string,
@@ -190,7 +190,7 @@ function nodesIn(document: SharedSettings, { io, path, options, purpose }: Nodes
 }
 
 /** Decodes one node outside a file. @param where its place, and the settings that it shares with others.
- *  @throws CodedError invalid_argument, one sentence with the path of the field. */
+ *  @throws CodedError invalid_argument, naming the path of the field. */
 export function decodeNode(io: ConfigIo, wire: ConfigDocument, where: NodePlace): NodeConfig {
   const draft = draftOf(io, decode(nodeFields, wire, { file: where.path, path: where.place }), where);
   const [node = draft.node] = withPorts([draft]);
@@ -208,7 +208,7 @@ export function nodeWarnings(nodes: readonly NodeConfig[]): Warning[] {
 function loggingWarnings({ logging }: NodeConfig["kubelet"]): string[] {
   const { format, verbosity, vmodule } = defaultConfiguration().logging;
   const ofTheProcess = (name: string, flag: string) =>
-    `logging.${name} of one node is not served: all nodes of --nodes share one log; give ${flag}`;
+    `logging.${name} of a single node has no effect: all nodes of --nodes share one log; use ${flag}`;
   return [
     ...(logging.format === format ? [] : [ofTheProcess("format", "--logging-format")]),
     ...(logging.verbosity === verbosity ? [] : [ofTheProcess("verbosity", "-v")]),
@@ -359,17 +359,17 @@ function refuseDuplicates(path: string, nodes: readonly NodeConfig[]): void {
     for (const earlier of nodes.slice(0, index)) {
       const where = `${path}: nodes[${index}]`;
       if (earlier.nodeName === node.nodeName)
-        throw refuse(`${where}.name`, node.nodeName, "another node has that name; give each its own");
+        throw refuse(`${where}.name`, node.nodeName, "another node has that name; use unique names");
       if (earlier.rootDir === node.rootDir && earlier.provider === node.provider && sameTarget(earlier, node)) {
         throw refuse(
           `${where}.rootDir`,
           node.rootDir,
-          `node ${earlier.nodeName} has that root directory; give each its own`,
+          `node ${earlier.nodeName} has that root directory; use separate directories`,
         );
       }
       const shared = listensOn(node).find((port) => listensOn(earlier).includes(port));
       if (shared !== undefined)
-        throw refuse(`${where}.port`, shared, `node ${earlier.nodeName} listens on that port; give each its own`);
+        throw refuse(`${where}.port`, shared, `node ${earlier.nodeName} listens on that port; use another one`);
     }
   }
 }

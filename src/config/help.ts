@@ -108,9 +108,9 @@ the machine through hostPath. The command can be repeated at any time. It needs 
 with kubectl.
 
   --yes                               skip the confirmation
-  --node NAME                         the node to remove, of the file of --nodes
+  --node NAME                         the node to remove, of the --nodes file
 
-These of the node's own flags determine what is removed: --provider (ssh if the file of --provider-config has a host),
+These of the node's own flags determine what is removed: --provider (ssh if the --provider-config file has a host),
 --provider-config, --hostname-override, --root-dir, --config, --config-dir, --container-runtime-endpoint,
 --cgroup-root, --cgroup-driver, --nodes. Other flags are accepted and have no effect.
 
@@ -136,7 +136,7 @@ In a Pod of a release with a fleet, the machines of its GraftedNodes are checked
 doctor pod reports which parts of a manifest (a Pod, or a Deployment, a Job and so on) the node does not support, and why.
 
   -o, --output text|json              text (default): ok, warning or FAILURE, with the node condition's reason and the remedy
-  --node NAME                         only this node of the file of --nodes, or this GraftedNode
+  --node NAME                         only this node of the --nodes file, or this GraftedNode
 
 Exit code 1 means that something fails; warnings do not.
 `;
@@ -182,7 +182,7 @@ A node that fails is named and stays; the others continue. The command can be re
 wrote to the machine through hostPath stay, and so do images.
 
   --kubeconfig FILE                   an administrator's, not the node's own; not needed in a Pod with a service account
-  --node NAME                         only this node of the file of --nodes
+  --node NAME                         only this node of the --nodes file
   --deployment [NAMESPACE/]NAME       the Deployment that runs graftlet
   --timeout DURATION                  time limit for the pods to end, and then for graftlet (default 5m)
   --yes                               skip the confirmation

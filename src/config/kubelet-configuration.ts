@@ -126,7 +126,7 @@ export function applyFlags(config: KubeletConfiguration, flags: ReadonlyMap<stri
   return { ...changed, featureGates: { ...config.featureGates, ...changed.featureGates } };
 }
 
-/** Refuses configurations that are invalid for any kubelet. @throws CodedError invalid_argument, one sentence */
+/** Refuses configurations that are invalid for any kubelet. @throws CodedError invalid_argument */
 export function checkConfiguration(config: KubeletConfiguration): void {
   checkGates(config.featureGates);
   checkValues(kubeletFields, config);

@@ -33,7 +33,7 @@ const notNegative = checkRange(0, Number.MAX_SAFE_INTEGER);
 const pairs = textMap({ sign: "=" });
 const thresholds = textMap({ sign: "<" });
 
-/** True checks kernel settings, false sets them. Unset leaves them alone, as they belong to the machine's owner. */
+/** True checks kernel settings, false sets them. If unset, they are left alone, because they belong to the machine's owner. */
 const protectKernelDefaults: Field<boolean | undefined> = {
   ...optional(bool, { flag: "protect-kernel-defaults", actsByDefault: true }),
   instead: (isSet) => (isSet === undefined ? "kernel settings are neither checked nor changed" : undefined),
@@ -150,12 +150,12 @@ export const kubeletFields = {
     instead: "the node leaves attaching volumes to the controller",
   }),
   protectKernelDefaults,
-  // Unset, it is true on graftlet's own machine alone.
+  // If unset, it is true only for graftlet's own machine.
   makeIPTablesUtilChains: optional(bool, { flag: "make-iptables-util-chains" }),
   iptablesMasqueradeBit: pointer(int32, 14, { check: checkRange(0, 31) }),
   iptablesDropBit: pointer(int32, 15, { check: checkRange(0, 31) }),
   featureGates: field(boolMap, {}, { flag: "feature-gates" }),
-  // Unset, it is true on graftlet's own machine alone.
+  // If unset, it is true only for graftlet's own machine.
   failSwapOn: optional(bool, { flag: "fail-swap-on" }),
   memorySwap: {
     swapBehavior: field(oneOf("", "NoSwap", "LimitedSwap"), ""),
@@ -206,7 +206,7 @@ export const kubeletFields = {
   enableDebugFlagsHandler: pointer(bool, true),
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),
   memoryThrottlingFactor: pointer(decimal, 0.9, {
-    check: (value) => (value > 0 && value <= 1 ? undefined : "give a number above 0 and up to 1"),
+    check: (value) => (value > 0 && value <= 1 ? undefined : "use a number above 0 and up to 1"),
   }),
   memoryReservationPolicy: field(oneOf("None", "TieredReservation"), "None"),
   registerWithTaints: field(taints, [], { flag: "register-with-taints" }),
@@ -226,7 +226,7 @@ export const kubeletFields = {
       check: (value) =>
         value >= 65_536 && value % 65_536 === 0 && value < 2 ** 32
           ? undefined
-          : "give a multiple of 65536 below 4294967296",
+          : "use a multiple of 65536 below 4294967296",
     }),
   },
 } satisfies Shape;

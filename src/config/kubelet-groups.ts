@@ -47,7 +47,7 @@ export const loggingFields = {
   vmodule: field(fileVerbosities, [], {
     flag: "vmodule",
     check: (files) =>
-      files.every(({ verbosity }) => verbosity < 2 ** 31) ? undefined : "give verbosities of 0 or more, below 2^31",
+      files.every(({ verbosity }) => verbosity < 2 ** 31) ? undefined : "use verbosities of 0 or more, below 2^31",
   }),
   options: {
     text: {

@@ -13,7 +13,7 @@ const imageGc: Rule = (config) => {
     throw refuse(
       "imageGCLowThresholdPercent (--image-gc-low-threshold)",
       low,
-      `give less than imageGCHighThresholdPercent, which is ${high}`,
+      `set it below imageGCHighThresholdPercent, which is ${high}`,
     );
   }
   if (config.imageMaximumGCAge > 0 && config.imageMaximumGCAge <= config.imageMinimumGCAge) {
@@ -21,7 +21,7 @@ const imageGc: Rule = (config) => {
     throw refuse(
       "imageMaximumGCAge",
       goDuration(config.imageMaximumGCAge),
-      `give more than imageMinimumGCAge, which is ${least}`,
+      `set it above imageMinimumGCAge, which is ${least}`,
     );
   }
 };
@@ -50,7 +50,7 @@ const imageVerification: Rule = (config) => {
     throw refuse(
       "preloadedImagesVerificationAllowlist",
       unfit,
-      "name an image without tag and digest, or all below a registry or path as registry.example.com/team/*",
+      "name an image without tag or digest, or a prefix such as registry.example.com/team/*",
     );
   }
 };
@@ -73,13 +73,13 @@ const serverCertificate: Rule = (config) => {
       config.tlsCertFile === ""
         ? (["tlsPrivateKeyFile", "tlsCertFile"] as const)
         : (["tlsCertFile", "tlsPrivateKeyFile"] as const);
-    throw refuse(given, config.tlsCertFile || config.tlsPrivateKeyFile, `give ${missing} too; the two belong together`);
+    throw refuse(given, config.tlsCertFile || config.tlsPrivateKeyFile, `set ${missing} too; the two belong together`);
   }
 };
 
 const cgroups: Rule = (config) => {
   if (config.systemCgroups !== "" && config.cgroupRoot === "") {
-    throw refuse("systemCgroups (--system-cgroups)", config.systemCgroups, "give cgroupRoot (--cgroup-root) too");
+    throw refuse("systemCgroups (--system-cgroups)", config.systemCgroups, "set cgroupRoot (--cgroup-root) too");
   }
   if (config.reservedSystemCPUs !== "" && (config.systemReservedCgroup !== "" || config.kubeReservedCgroup !== "")) {
     throw refuse(
@@ -143,13 +143,13 @@ const shutdown: Rule = (config) => {
     ["shutdownGracePeriod", all],
     ["shutdownGracePeriodCriticalPods", critical],
   ] as const) {
-    if (value !== 0 && value < 1000) throw refuse(name, goDuration(value), "give 0s, or 1s or longer");
+    if (value !== 0 && value < 1000) throw refuse(name, goDuration(value), "use 0s, or at least 1s");
   }
   if (critical > all) {
     throw refuse(
       "shutdownGracePeriodCriticalPods",
       goDuration(critical),
-      `give at most shutdownGracePeriod, which is ${goDuration(all)}`,
+      `set it to at most shutdownGracePeriod, which is ${goDuration(all)}`,
     );
   }
   if (config.shutdownGracePeriodByPodPriority.length > 0 && all + critical > 0) {
@@ -223,7 +223,7 @@ const softEviction: Rule = (config) => {
     throw refuse(
       "evictionSoft (--eviction-soft)",
       config.evictionSoft,
-      `grace period must be specified for the soft eviction threshold ${missing}: give evictionSoftGracePeriod one`,
+      `grace period must be specified for the soft eviction threshold ${missing}: set one in evictionSoftGracePeriod`,
     );
   }
 };
@@ -246,7 +246,7 @@ const rules: readonly Rule[] = [
   reservedMemory,
 ];
 
-/** @throws CodedError invalid_argument: one sentence about the first settings that contradict each other. */
+/** @throws CodedError invalid_argument for the first settings that contradict each other. */
 export function checkRules(config: KubeletConfiguration): void {
   for (const rule of rules) rule(config);
 }

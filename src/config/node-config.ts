@@ -32,13 +32,13 @@ export interface NodeConfig {
   readonly kubeconfig: string | undefined;
   /** Kubeconfig that requests a client certificate while the file of `kubeconfig` does not exist. */
   readonly bootstrapKubeconfig: string | undefined;
-  /** The node's identity for the API server in a Pod. */
+  /** Identity with which the node uses the API server in a Pod. */
   readonly identity: IdentitySource;
   /** A Secret in the Pod's namespace that preserves the node's certificates beyond the Pod. */
   readonly certificateSecret: string | undefined;
   /** Address of the kubelet API; `nodeIPs`, if given, take precedence. */
   readonly kubeletAddress: KubeletAddress;
-  /** The node's identity for the API server in a Pod. */
+  /** True if the Pod's service account approves the node's requests for serving certificates. */
   readonly approvesServing: boolean;
   /** Signer of the kubelet API's certificate. */
   readonly servingSigner: string;
@@ -48,8 +48,8 @@ export interface NodeConfig {
   readonly egressTunnel?: "none" | "k3s" | "rke2";
   /** Pods of DaemonSets that run here; undefined to use the Node's annotation or its network. */
   readonly daemonSets?: (typeof daemonSetChoices)[number];
-  /** Keys, or domains that end with a slash, with which storage drivers on the target may label the Node, in addition to those of their
-   *  own names. */
+  /** Keys, or domains that end with a slash, with which storage drivers on the target may label the Node, in addition to keys under
+   *  their own names. */
   readonly driverTopologyKeys: readonly string[];
   /** Port of the kubelet API at the Node's addresses, if it differs from the one that graftlet listens on. */
   readonly advertisedPort?: number;
@@ -83,7 +83,7 @@ export const outsidePod = {
 } as const;
 
 export interface PublishedEndpoints {
-  /** The ClusterRole that owns them. */
+  /** The ClusterRole that owns the endpoints. */
   readonly owner: string;
   /** Namespaces whose Services get endpoints; empty for all. */
   readonly namespaces: readonly string[];
@@ -106,7 +106,7 @@ export function deadContainersOf(options: {
   readonly maximumDeadContainers: number;
 }): DeadContainers {
   const { minimumContainerTTL: age } = options;
-  if (age < 0) throw refuse("--minimum-container-ttl-duration", goDuration(age), "give a value of 0 or more");
+  if (age < 0) throw refuse("--minimum-container-ttl-duration", goDuration(age), "use a value of 0 or more");
   return {
     minAgeMs: options.minimumContainerTTL,
     perContainer: options.maximumDeadContainersPerContainer,
@@ -122,7 +122,7 @@ export function nodeNameFrom(setting: string, text: string): string {
   throw refuse(
     setting,
     text,
-    "a node's name is lower-case letters, digits, - and . (at most 253); give one with --hostname-override",
+    "a node's name is lower-case letters, digits, - and . (at most 253); set one with --hostname-override",
   );
 }
 
@@ -131,11 +131,11 @@ export function nodeIPsFrom(text: string): string[] {
   const addresses = text === "" ? [] : text.split(",").map((part) => part.trim());
   const families = addresses.map(isIP);
   const wrong = (remedy: string): Error => refuse("--node-ip", text, remedy);
-  if (families.includes(0)) throw wrong("give an IP address, or one of each family separated by a comma");
+  if (families.includes(0)) throw wrong("use an IP address, or one of each family separated by a comma");
   if (addresses.length > 2 || (addresses.length === 2 && families[0] === families[1]))
-    throw wrong("give at most one address of each family");
+    throw wrong("use at most one address of each family");
   if (addresses.length === 2 && addresses.some(isUnspecified))
-    throw wrong("give 0.0.0.0 or :: alone, or two real addresses");
+    throw wrong("use 0.0.0.0 or :: alone, or two specific addresses");
   return addresses;
 }
 
@@ -166,7 +166,7 @@ export function checkLabels(setting: string, labels: TextMap): void {
 
 /** A directory's path without a trailing slash. @throws CodedError invalid_argument for a relative path */
 export function absoluteDirectory(setting: string, path: string): string {
-  if (!path.startsWith("/")) throw refuse(setting, path, "give an absolute path");
+  if (!path.startsWith("/")) throw refuse(setting, path, "use an absolute path");
   const clean = posix.normalize(path);
   return clean.length > 1 ? clean.replace(/\/$/, "") : clean;
 }
@@ -185,7 +185,7 @@ export function kubeconfigFrom(
     throw refuse(
       setting,
       undefined,
-      "is not given: graftlet needs an API server; give --kubeconfig with the path of a kubeconfig",
+      "is not given: graftlet needs an API server; set --kubeconfig to the path of a kubeconfig",
     );
   }
   if (bootstrap) readSettingFile(io, "--bootstrap-kubeconfig", bootstrap);

@@ -14,7 +14,7 @@ export function checkConfiguredLabels(setting: string, labels: TextMap): void {
 const takenAnnotation =
   /^(graftlet\.dev\/.*|volumes\.kubernetes\.io\/controller-managed-attach-detach|csi\.volume\.kubernetes\.io\/nodeid)$/;
 
-/** Refuses invalid annotations, and those that others set. @throws CodedError invalid_argument */
+/** Refuses invalid annotations, and those that belong to other components. @throws CodedError invalid_argument */
 export function checkAnnotations(setting: string, annotations: TextMap): void {
   for (const key of Object.keys(annotations)) {
     if (!isQualifiedName(key))

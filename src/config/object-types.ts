@@ -131,7 +131,7 @@ export const fileVerbosities: ValueType<readonly FileVerbosity[]> = {
   print: (value) => value.map(({ filePattern, verbosity }) => `${filePattern}=${verbosity}`).join(","),
 };
 
-/** Fields with a shape of their own, decoded separately. */
+/** A group of fields, which is decoded separately. */
 export const group: ValueType<Readonly<Record<string, unknown>>> = {
   expected: "a group of fields",
   decode: (wire) => (isRecord(wire) ? wire : undefined),

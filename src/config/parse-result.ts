@@ -65,8 +65,8 @@ export type ParseResult =
       readonly kind: "doctor";
       /** The nodes to examine; their kubeconfigs are not read. */
       readonly nodes: readonly NodeConfig[];
-      /** The fleet whose GraftedNodes are examined too: all, or the one of --node; undefined outside a Pod, without a fleet, and if --node
-       *  names a node of the file. */
+      /** The fleet whose GraftedNodes are examined too: all, or the one named by --node; undefined outside a Pod, without a fleet,
+       *  and if --node names a node of the file. */
       readonly fleet: { readonly config: FleetConfig; readonly node: string | undefined } | undefined;
       /** Kubeconfig for the checks of the cluster; undefined to check only the targets, or in a Pod. */
       readonly kubeconfig: string | undefined;
@@ -77,7 +77,7 @@ export type ParseResult =
       readonly manifest: Readonly<Record<string, unknown>> | undefined;
     };
 
-/** What the command line says about a command. */
+/** Parsed options of a command. */
 export type OptionsOf<Kind extends ParseResult["kind"]> = Omit<Extract<ParseResult, { kind: Kind }>, "kind">;
 
 /** Endpoints of a graftlet process, in addition to those of its nodes; undefined ones are disabled. */
@@ -88,7 +88,7 @@ export interface ServedByProcess {
   readonly statusSocket: string | undefined;
 }
 
-/** `graftlet enrol`: makes the one-time token by which a machine enrols for an object. */
+/** `graftlet enrol`: creates the one-time token with which a machine enrols as the machine of a GraftedNode. */
 export interface EnrolCommand {
   readonly kind: "enrol";
   readonly nodeName: string;
@@ -97,6 +97,6 @@ export interface EnrolCommand {
   readonly address: { readonly host: string; readonly port: number };
   /** Lifetime of the token, milliseconds. */
   readonly validForMs: number;
-  /** True if the token alone is enough, and nobody approves the machine. */
+  /** True if the token alone is enough, so that the machine needs no approval. */
   readonly isApproved: boolean;
 }

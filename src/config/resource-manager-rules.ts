@@ -83,9 +83,9 @@ export function reservedMemory({ reservedMemory: reservations }: KubeletConfigur
 /** Smallest value of max-allowable-numa-nodes, and its default. */
 const leastMaxNodes = 8;
 
-/** Checks the settings of the topology manager, with the kubelet's messages. Options are not checked with policy none. All options are
- *  stable, so the feature gates of alpha and beta options apply to none of them.
- *  (kubelet, cm/topologymanager/policy_options.go) @throws CodedError invalid_argument */
+/** Checks the settings of the topology manager, with the kubelet's messages. Options are not checked with policy none. All options
+ *  are stable, so the feature gates for alpha and beta options do not matter. (kubelet, cm/topologymanager/policy_options.go)
+ *  @throws CodedError invalid_argument */
 export function topologyManager({
   topologyManagerPolicy: policy,
   topologyManagerPolicyOptions: options,

@@ -21,7 +21,7 @@ export interface Field<T> {
 export interface FieldOptions<T> {
   readonly flag?: string;
   readonly check?: (value: T) => string | undefined;
-  /** A clause that completes "is not served yet: …". */
+  /** A clause that completes "is not supported yet: …". */
   readonly instead?: string | ((value: T) => string | undefined);
   readonly actsByDefault?: boolean;
   readonly secret?: boolean;

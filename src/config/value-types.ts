@@ -15,7 +15,7 @@ export interface ValueType<T> {
   /** @param before the value of earlier uses of the same flag. */
   parse(text: string, before: T | undefined): T | undefined;
   encode(value: T): unknown;
-  /** The value as a flag's, if that differs from its encoding. */
+  /** Formats the value for the command line, if that differs from its encoding. */
   print?(value: T): string;
 }
 
@@ -28,7 +28,7 @@ export const bool: ValueType<boolean> = {
 };
 
 export const text: ValueType<string> = {
-  expected: 'a text such as "a"',
+  expected: 'a string such as "a"',
   zero: "",
   decode: (wire) => (typeof wire === "string" ? wire : undefined),
   parse: (value) => value,
@@ -118,7 +118,7 @@ function listOf<T>(
     encode: (value) => value,
   };
 }
-export const texts = listOf(text.decode, 'a list of texts such as ["a", "b"] (in a flag: a,b)', (value) => value);
+export const texts = listOf(text.decode, 'a list of strings such as ["a", "b"] (in a flag: a,b)', (value) => value);
 export const int32s = listOf(int32.decode, "a list of whole numbers such as [29, 23]", parseInteger);
 
 export type TextMap = Readonly<Record<string, string>>;
@@ -130,7 +130,7 @@ export function textMap(options: {
   readonly bareKeys?: boolean;
 }): ValueType<TextMap> {
   return {
-    expected: `a map from text to text, values in quotes (in a flag: key${options.sign}value)`,
+    expected: `a map of strings, values in quotes (in a flag: key${options.sign}value)`,
     decode: (wire) => mapOf(wire, (value) => (typeof value === "string" ? value : undefined)),
     parse: (value, before = {}) => {
       const map: Record<string, string> = { ...before };
@@ -166,7 +166,7 @@ export const boolMap: ValueType<Readonly<Record<string, boolean>>> = {
 
 /** HTTP headers, each with several values. */
 export const headers: ValueType<Readonly<Record<string, readonly string[]>>> = {
-  expected: "a map from header to a list of texts (in a flag: name:value)",
+  expected: "a map from header to a list of strings (in a flag: name:value)",
   decode: (wire) => mapOf(wire, (value) => texts.decode(value)),
   parse: (value, before = {}) => {
     const map: Record<string, readonly string[]> = { ...before };

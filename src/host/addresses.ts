@@ -29,7 +29,7 @@ export async function targetAddresses(host: Host, signal: AbortSignal): Promise<
 /** Maximum number of subnets per interface: each is compared with each of the machine's addresses. */
 const maxSubnets = 64;
 
-/** Addresses of an interface in the kernel's order, which no file contains; empty without `ip`. */
+/** Addresses of an interface in the kernel's order, which no file in /proc shows; empty without `ip`. */
 async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promise<readonly string[]> {
   const ran = await ignoreNotFound(
     host.run(commandWithoutDashes(["ip", "-o", "-4", "address", "show", "dev"], [], [name]), { signal }),

@@ -77,7 +77,7 @@ export async function validateV1(
   return missing.length > 0 ? `cgroup ${name} has some missing paths: ${missing.join(", ")}` : undefined;
 }
 
-/** The same with v2: the cgroup must have all of the kernel's controllers that the kubelet uses, which its parent enables. */
+/** Like `validateV1`, for v2: the cgroup must have all controllers of the kernel that the kubelet uses, which its parent enables. */
 export async function validateV2(
   host: Host,
   { path, name }: NamedCgroup,

@@ -11,11 +11,11 @@ export interface CgroupInheritance {
   prepare(path: string, signal: AbortSignal): Promise<void>;
   /** True if the inherited settings were applied. */
   isPrepared(path: string): boolean;
-  /** The changes that apply them to a new cgroup; undefined if its parent is not known to have them. */
+  /** Changes that apply the inherited settings to a new cgroup; undefined if its parent may not have them. */
   changesForNew(path: string): readonly FileChange[] | undefined;
-  /** Invalidates what is cached of a cgroup and its ancestors. */
+  /** Invalidates the cached state of a cgroup and its ancestors. */
   invalidate(path: string): void;
-  /** Invalidates what is cached of a removed cgroup. */
+  /** Invalidates the cached state of a removed cgroup. */
   invalidateRemoved(path: string): void;
 }
 

@@ -72,10 +72,11 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     await host.fs.apply(directories(path, true), stop);
     await inheritance.prepare(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
-    // Children inherit the new value, so forget what was cached.
+    // Children inherit the new value, so drop the cached state.
     if (limits.cpus !== undefined) inheritance.invalidate(path);
   };
-  /** @param changes everything except the limits, if known to be sufficient. @returns false if they were not. */
+  /** Applies changes and limits in one batch; falls back to separate steps if that fails.
+   *  @param changes all changes except the limits; undefined to work in separate steps at once. @returns false if it fell back. */
   const inOneBatch = async (
     path: string,
     changes: readonly FileChange[] | undefined,
@@ -103,8 +104,8 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       const isSettled = inheritance.isPrepared(path) && limits.cpus === undefined;
       await inOneBatch(path, isSettled ? [] : undefined, limits, stop);
     },
-    /** The same for a cgroup without processes, in a single batch of file changes if its ancestors were created before. @returns
-     *  false if ancestors created here were no longer as expected. */
+    /** Like `ensure`, for a cgroup without processes: a single batch of file changes if its ancestors were created before.
+     *  @returns false if ancestors created here had been changed meanwhile. */
     create(path: string, limits: CgroupLimits, stop: AbortSignal): Promise<boolean> {
       const inherited = inheritance.changesForNew(path);
       return inOneBatch(path, inherited && [...directories(path, false), ...inherited], limits, stop);
@@ -145,8 +146,8 @@ function isLimiting(root: string): boolean {
   return root === mount || limiting.some((name) => root === `${mount}/${name}`);
 }
 
-/** The mounted v1 hierarchies: systemd leaves a directory for one that it could not mount. One mount may have several
- *  controllers, with a symlink for each. */
+/** The mounted v1 hierarchies: systemd leaves an empty directory for a hierarchy that it could not mount. One mount may have
+ *  several controllers, with a symlink for each. */
 async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const [entries, mounted] = await Promise.all([host.fs.list(mount, signal), mountedControllers(host, signal)]);
   const present = new Set(entries.map(({ name }) => name));
@@ -155,7 +156,7 @@ async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly st
     .map((name) => `${mount}/${name}`);
 }
 
-/** Empty if the target does not show its mounts. */
+/** The mounted v1 controllers; empty if the target does not show its mounts. */
 async function mountedControllers(host: Host, signal: AbortSignal): Promise<ReadonlySet<string>> {
   const mounts = (await listMounts(host, signal)).filter(({ fsType }) => fsType.startsWith("cgroup"));
   const below = mounts.filter(({ path }) => path.startsWith(`${mount}/`));
@@ -233,7 +234,7 @@ async function subgroups(host: Host, path: string, signal: AbortSignal): Promise
   return entries.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
 
-/** Removes cgroup trees. A cgroup's files are removed with it: only directories are removed, depth first. */
+/** Removes cgroup trees, depth first. Only directories are removed, because the kernel removes a cgroup's files with it. */
 async function removeTrees(host: Host, paths: readonly string[], signal: AbortSignal): Promise<void> {
   const remove = (path: string): FileChange => ({ kind: "remove", path });
   try {

@@ -9,9 +9,9 @@ export interface CheckpointDeps<Content> {
   readonly read: (signal: AbortSignal) => Promise<Content | undefined>;
   /** Restores the state from the file. @throws for a corrupt file. */
   readonly restore: (content: Content) => void;
-  /** Writes the file with the state of now. */
+  /** Writes the current state to the file. */
   readonly write: () => Promise<void>;
-  /** Log line for an unreadable file, and the beginning of the error of a failed write. */
+  /** Message of the log line for an unreadable file, and prefix of the error of a failed write. */
   readonly unreadable: string;
   readonly unwritable: string;
   readonly log: Logger;

@@ -28,7 +28,7 @@ export async function readLines(
     }
   });
   stderr.on("data", (chunk: Buffer) => void output.add(chunk));
-  // The end of its output shows the failure.
+  // A failure also ends the command's output, which reports it.
   stdin.on("error", () => undefined);
   try {
     await Promise.all([finished(stdout, { signal }), finished(stderr, { signal })]);

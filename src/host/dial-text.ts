@@ -1,7 +1,7 @@
 import { hasCode, messageOf } from "../lib/errors.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 
-/** Go's texts of these errors. */
+/** Go's texts for these errors. */
 const errnoTexts: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connect: connection refused",
   ECONNRESET: "connect: connection reset by peer",

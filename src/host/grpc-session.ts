@@ -27,7 +27,8 @@ export class GrpcHandshakeError extends CodedError {
 }
 
 /** Opens a gRPC connection from the target, and waits for the server's settings. The caller destroys it.
- *  @param to the server, and its name for the `:authority` header. @throws HandshakeError; as `Host.dial` does; the signal's reason. */
+ *  @param to the server, and its name for the `:authority` header. @throws GrpcHandshakeError; as `Host.dial` does; the signal's
+ *  reason. */
 export async function openGrpc(
   { host }: Pick<GrpcDeps, "host">,
   to: Address,
@@ -103,7 +104,8 @@ export interface SocketCall<Request, Response> {
   readonly limits: DecodeLimits;
 }
 
-/** A unary call over the given connection or one of its own. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
+/** A unary call over the given connection, or over a new one. @throws CodedError whose message is the failure in Go's format; the
+ *  signal's reason. */
 export async function unaryCallToSocket<Request, Response>(
   { host, clock }: GrpcDeps,
   { path, session: open, method, request, userAgent, limitMs, limits }: SocketCall<Request, Response>,

@@ -30,8 +30,8 @@ const ciphers = [
   "ECDHE-RSA-AES256-SHA",
 ].join(":");
 
-/** Starts TLS 1.2 or 1.3 on a connection without verifying the server's certificate. The connection is closed with the TLS
- *  socket. @param protocols offered via ALPN. @throws HandshakeError; the connection's error. */
+/** Starts TLS 1.2 or 1.3 on a connection without verifying the server's certificate. The connection is closed with the TLS socket.
+ *  @param protocols offered via ALPN. @throws TlsHandshakeError; the connection's error. */
 export async function overTls(
   connection: Duplex,
   host: string,

@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import { CodedError, ignoreCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 
-// Sessions and their disks as the kernel shows them. All of this is read anew each time, so it is right after a crash, too.
+// Reads iSCSI sessions and their disks from the kernel. Nothing is cached, so the results are also correct after a crash.
 
 /** Maximum number of iSCSI hosts that are read: the kernel has one for each session. */
 const maxHosts = 1024;
@@ -77,7 +77,8 @@ export async function iscsiDiskName(
   return (await names(host, at, signal)).find((name) => /^[a-z0-9]+$/.test(name));
 }
 
-/** Makes the kernel look for one LUN of a session, and for no other: it would not notice that one it was not to know is gone. */
+/** Makes the kernel scan for a single LUN of a session. A scan for all LUNs would add other disks, whose removal the kernel would
+ *  not notice. */
 export async function scanIscsiLun(
   host: Host,
   { hostNumber }: IscsiSession,
@@ -88,12 +89,12 @@ export async function scanIscsiLun(
   await host.fs.apply([{ kind: "write", path, data: `0 0 ${lun}` }], signal);
 }
 
-/** Removes a disk from the kernel, which does not ask whether something uses it. */
+/** Removes a disk from the kernel, even if something uses it. */
 export async function deleteScsiDisk(host: Host, name: string, signal?: AbortSignal): Promise<void> {
   const path = `/sys/block/${name}/device/delete`;
   const exists = async () => (await ignoreNotFound(host.fs.lstat(path, signal))) !== undefined;
   if (!(await exists())) return;
-  // The file goes with the disk, which a host may report when it sets its mode.
+  // The file disappears with the disk, so a host may fail when it then sets the file's mode.
   await host.fs.apply([{ kind: "write", path, data: "1" }], signal).catch(async (error: unknown) => {
     if (await exists()) throw error;
   });
@@ -126,7 +127,7 @@ function numbered(all: readonly string[], pattern: RegExp) {
   });
 }
 
-/** A file of one value; undefined if it is gone, or its owner is. */
+/** The value in a sysfs file; undefined if the file or its device is gone. */
 async function text(host: Host, path: string, signal: AbortSignal | undefined): Promise<string | undefined> {
   const reading = host.fs.readFile(path, { maxBytes: maxFileBytes, ...(signal && { signal }) });
   const bytes = await ignoreCode(reading, "not_found", "failed_precondition", "unknown");

@@ -1,4 +1,5 @@
-// The paths that graftlet makes on a target, in a node's root directory; all but its own directory are the kubelet's.
+// Paths that graftlet creates in a node's root directory on a target. All except graftlet's own directory are also used by the
+// kubelet.
 
 /** Graftlet's own directory in a root directory, with its lock and the record. It exists from before the first pod until after
  *  the last; without it, nothing in the root directory belongs to graftlet. */
@@ -51,8 +52,8 @@ export function localDevicesOf(rootDir: string): string {
   return `${rootDir}/plugins/kubernetes.io~local-volume/volumeDevices`;
 }
 
-/** Directories of iSCSI volumes, in a root directory, each with one directory per interface with one per disk: of global mounts of
- *  their file systems, and of global bind mounts of their devices. */
+/** Directories of iSCSI volumes in a root directory: for global mounts of file systems, and for global bind mounts of devices. Each
+ *  has a directory per interface, with one directory per disk. */
 export function iscsiDirectoriesOf(rootDir: string): { readonly mounts: string; readonly devices: string } {
   const mounts = `${rootDir}/plugins/kubernetes.io/iscsi`;
   return { mounts, devices: `${mounts}/volumeDevices` };
@@ -98,7 +99,7 @@ export const managerCheckpoints = { cpus: "cpu_manager_state", memory: "memory_m
 /** Files with the state of a resource manager. */
 export interface StateFiles {
   readonly current: string;
-  /** Where graftlet kept it before version 0.2. */
+  /** Path of the file before graftlet 0.2. */
   readonly former: string;
 }
 

@@ -4,7 +4,7 @@ import { type LockHolder, startLockHolder, holderScriptLines } from "./lock-hold
 import type { HolderHeartbeat } from "./holder-heartbeat.ts";
 import { type Argv, script } from "../seams/command.ts";
 
-/** A file to lock, or a directory, which is locked itself. */
+/** A file or directory to lock. */
 export interface LockRequest {
   /** Absolute path of an existing file. */
   readonly path: string;

@@ -145,7 +145,8 @@ export async function supportsSelinuxLabels(host: Host, path: string, signal: Ab
   return containingMount(mounts, join(directory, basename(path)))?.labels === true;
 }
 
-/** The SELinux label with which a path is mounted: empty without one, undefined if it is no mount point or does not exist. */
+/** The SELinux label with which a path is mounted: empty without a label, undefined if the path is not a mount point or does not
+ *  exist. */
 export async function mountedContext(
   host: Host,
   path: string,

@@ -13,7 +13,7 @@ export async function readWithin(
 ): Promise<Buffer> {
   const path = posix.join(base, below);
   const [root, real] = await Promise.all([fs.realpath(base, signal), fs.realpath(path, signal)]);
-  const elsewhere = () => new CodedError("failed_precondition", `${path} leads out of ${base}`);
+  const elsewhere = () => new CodedError("failed_precondition", `${path} is outside ${base}`);
   if (!real.startsWith(`${root}/`)) throw elsewhere();
   await using file = await fs.open(real, { noFollow: true, signal });
   const { size, inode } = await file.stat(signal);

@@ -11,8 +11,8 @@ export function replaceFile(path: string, data: string, mode?: number): readonly
   ];
 }
 
-/** Reads the text of a file that keeps state. @returns undefined for a missing file; an empty text for one that cannot be read as a file of
- *  that size. @throws if the target cannot be read. */
+/** Reads the text of a state file. @returns undefined if the file is missing; an empty text if it is unreadable, or larger than
+ *  `maxBytes`. @throws if the target cannot be read. */
 export async function readStateFile(
   fs: Pick<HostFs, "readFile">,
   path: string,

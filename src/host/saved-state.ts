@@ -4,14 +4,15 @@ import type { FileChange, HostFs } from "../seams/host.ts";
 import type { StateFiles } from "./layout.ts";
 import { readStateFile, replaceFile } from "./replace-file.ts";
 
-/** Parses a file. @returns undefined for a corrupt text. */
+/** Parses a file. @returns undefined if the text is corrupt. */
 export type ParseState<State> = (text: string) => State | undefined;
 
 const maxBytes = 4 * 2 ** 20;
 const writeTimeoutMs = 30_000;
 
-/** Reads the state of a resource manager. A state in which no pod has anything counts as none: the settings of a drained node may change.
- *  @returns undefined if there is none; state undefined if the file is corrupt. @throws if the target cannot be read. */
+/** Reads the state of a resource manager. A state without assignments is ignored, so that the settings of a drained node may
+ *  change.
+ *  @returns undefined if there is no such state; `state` is undefined if the file is corrupt. @throws if the target cannot be read. */
 export async function readSavedState<State extends { readonly assigned: ReadonlyMap<string, unknown> }>(
   fs: Pick<HostFs, "readFile">,
   files: StateFiles,
@@ -28,13 +29,14 @@ export async function readSavedState<State extends { readonly assigned: Readonly
   return state?.assigned.size === 0 ? undefined : { file: files[source], state };
 }
 
-/** Changes that replace the state of a resource manager. @param data undefined: remove it. */
+/** Changes that replace the state of a resource manager. @param data the new content; undefined removes the state. */
 export function replaceState({ former, current }: StateFiles, data: string | undefined): readonly FileChange[] {
   const change = data === undefined ? [{ kind: "remove", path: current } as const] : replaceFile(current, data, 0o600);
   return [...change, { kind: "remove", path: former }];
 }
 
-/** True unless a file's checksum shows that the file is damaged. Very old files have none. @param expected by format of the file. */
+/** True unless a file's checksum shows that the file is damaged. Very old files have no checksum. @param expected the valid
+ *  checksums, one per file format. */
 export function isIntact(checksum: unknown, expected: readonly unknown[]): boolean {
   return checksum === undefined || checksum === 0 || expected.includes(checksum);
 }

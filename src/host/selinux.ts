@@ -1,7 +1,7 @@
 import { ignoreCode } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** SELinux labels of containers' processes and files on a target, without categories of their own; empty if its policy has none. */
+/** SELinux labels of containers' processes and files on a target, without categories; empty if its policy defines none. */
 export interface ContainerLabels {
   readonly process: string;
   readonly file: string;
@@ -9,7 +9,7 @@ export interface ContainerLabels {
 
 const maxBytes = 256 * 1024;
 
-/** Reads the labels that the target's policy has for containers.
+/** Reads the labels that the target's policy defines for containers.
  *  @see https://manpages.debian.org/bookworm/selinux-utils/selinux_lxc_contexts_path.3.en.html */
 export async function readContainerLabels(fs: Pick<HostFs, "readFile">, signal: AbortSignal): Promise<ContainerLabels> {
   const read = async (path: string) =>

@@ -16,7 +16,7 @@ export interface SocketServer extends ClockAndLog {
   readonly failureMessage: string;
 }
 
-/** Serves until the signal aborts. A failure is logged and retried: the node works without.
+/** Serves until the signal aborts. A failure is logged and retried; the node works without the server.
  *  @param ending called after the server is closed. */
 export async function serveSocket(
   serving: SocketServer,
@@ -41,7 +41,7 @@ export async function serveSocket(
   }
 }
 
-/** Opens a listener that the signal does not close: the caller awaits its end. */
+/** Opens a listener. The signal only ends the attempt; an open listener is closed by the caller. */
 async function openListener(
   host: SocketServer["host"],
   path: string,
@@ -58,6 +58,6 @@ async function closeListener(listener: HostListener): Promise<void> {
 
 const closeTimeoutMs = 2_000;
 
-/** Retry delays, milliseconds: for an unreachable target, and for one that refuses. */
+/** Retry delays, milliseconds: for an unreachable target, and for a target that refuses the socket. */
 const retryDelayMs = 5_000;
 const refusedRetryDelayMs = 60_000;

@@ -8,7 +8,7 @@ export function createTargetRefusal(reason: TroubleReason) {
   const refusal = (error: unknown) =>
     new TargetError(reason, "failed_precondition", messageOf(error), { cause: error });
   return {
-    /** Runs a check. @throws TargetError with the message of what the check throws. */
+    /** Runs a check. @throws TargetError with the message of the check's error. */
     check<T>(run: () => T): T {
       try {
         return run();
@@ -16,7 +16,8 @@ export function createTargetRefusal(reason: TroubleReason) {
         throw refusal(error);
       }
     },
-    /** Waits for a reading of the target. @throws TargetError if it fails with failed_precondition; otherwise as the reading does. */
+    /** Waits for data to be read from the target. @throws TargetError if it fails with failed_precondition; any other error of the
+     *  read. */
     read: <T>(reading: Promise<T>): Promise<T> =>
       reading.catch((error: unknown) => {
         throw error instanceof CodedError && error.code === "failed_precondition" ? refusal(error) : error;

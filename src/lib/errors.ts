@@ -1,4 +1,4 @@
-/** Error codes of every seam: the subset of gRPC's canonical codes that graftlet distinguishes.
+/** Error codes: the subset of gRPC's canonical codes that graftlet distinguishes.
  *  @see https://grpc.io/docs/guides/status-codes/ */
 export type ErrorCode =
   | "cancelled"
@@ -105,7 +105,7 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw abortError(signal);
 }
 
-/** True for the error of a signal that was aborted without a reason: whoever asked has ended, and nothing has failed. */
+/** True for the error of a signal that was aborted without a reason: the caller has ended, and nothing has failed. */
 export function isAbort(error: unknown): boolean {
   const cause = error instanceof CodedError && error.code === "cancelled" ? error.cause : error;
   return cause instanceof DOMException && cause.name === "AbortError";

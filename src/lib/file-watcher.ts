@@ -8,10 +8,10 @@ import { pause } from "./pause.ts";
  *  directory should not be checked at every event. */
 const debounceMs = 500;
 
-/**
- * Watches local files for a periodic reader: each call resolves once one of the files has been written, replaced, created or removed since the previous call, also if a link on the path was swapped, as in a mounted Secret. Only a hint: changes that the kernel does not report are found by the periodic reads.
- * @see https://man7.org/linux/man-pages/man7/inotify.7.html
- */
+/** Watches local files for a periodic reader: each call resolves once one of the files has been written, replaced, created or
+ *  removed since the previous call, also if a link on the path was swapped, as in a mounted Secret. This is only a hint: changes
+ *  that the kernel does not report are found by the periodic reads.
+ *  @see https://man7.org/linux/man-pages/man7/inotify.7.html */
 export function createFileWatcher(paths: readonly string[], clock: Clock): (signal: AbortSignal) => Promise<void> {
   const directories = [...new Set(paths.map((path) => dirname(path)))];
   let known: string | undefined;
@@ -37,15 +37,15 @@ async function fingerprint(paths: readonly string[]): Promise<string> {
   return all.map((found) => found && [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join("-")).join();
 }
 
-/** The change: a file's entry in its directory (created, removed or replaced) or its contents. */
+/** A change: `entry` is true if a directory entry was created, removed or replaced, false if a file's contents changed. */
 export interface PathChange {
   /** Absolute path; undefined if the kernel does not report it. */
   readonly path: string | undefined;
   readonly entry: boolean;
 }
 
-/** Calls back at changes in a directory, or when a file is replaced or written. Only a hint: changes that the kernel does not report
- *  (network file systems, exhausted watches) are found by regular polling.
+/** Calls back at changes in a directory, or when a file is replaced or written. The calls are only hints: changes that the kernel
+ *  does not report (network file systems, exhausted watches) are found by regular polling.
  *  @see https://man7.org/linux/man-pages/man7/inotify.7.html */
 export function watchPath(path: string, onChange: (change: PathChange) => void) {
   let watched: { readonly inode: number; readonly watcher: FSWatcher } | undefined;

@@ -1,4 +1,4 @@
-// Go values in the format of k8s.io/utils/dump, of which the kubelet's checkpoints have a checksum.
+// Formats Go values like k8s.io/utils/dump. The checksums in the kubelet's checkpoints are computed from this text.
 
 /** Dumps a map. @param entries keys, and dumped values, in any order. */
 export function dumpMap(entries: Iterable<readonly [key: string | number, value: string]>): string {
@@ -6,7 +6,7 @@ export function dumpMap(entries: Iterable<readonly [key: string | number, value:
   return `map[${sorted.map(([key, value]) => `${key}:${value}`).join(" ")}]`;
 }
 
-/** Dumps a list. @param items dumped already. */
+/** Dumps a list. @param items already dumped. */
 export function dumpList(items: Iterable<string | number>): string {
   return `[${[...items].join(" ")}]`;
 }

@@ -58,7 +58,7 @@ export function grpcStatusOf(error: unknown): string {
   return error instanceof GrpcError ? error.status : "unknown-non-grpc";
 }
 
-/** Go's name of the status of any error: a gRPC call's own, else the one of its code. */
+/** Go's name of the status of any error: that of a gRPC call, otherwise the status that corresponds to the error's code. */
 export function goCode(error: unknown): string {
   const call = error instanceof Error && error.cause instanceof GrpcError ? error.cause : error;
   if (call instanceof GrpcError) return call.status;

@@ -7,7 +7,7 @@ import { BoundedBuffer } from "./bounded-buffer.ts";
 import { type CallFailure, GrpcError, statusName } from "./grpc-status.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
-// gRPC calls over any connection, such as one from `Host.dial`: the usual library dials itself, and only from this machine.
+// gRPC calls over any connection, such as one from `Host.dial`: @grpc/grpc-js opens connections itself, and only from this machine.
 
 export interface CallRequest {
   /** `/package.Service/Method`. */

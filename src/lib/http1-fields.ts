@@ -41,7 +41,7 @@ export async function readHeaderFields(reader: ByteReader): Promise<HeaderFields
   }
 }
 
-/** Also false if the connection broke, which the next read reports. */
+/** True if the next byte is a space or tab; false also if the connection broke, which the next read reports. */
 async function startsWithBlank(reader: ByteReader): Promise<boolean> {
   const next = await reader.peek(1).catch(() => Buffer.alloc(0));
   return isBlank(next.toString("latin1"));

@@ -13,8 +13,8 @@ export interface ResponseHead {
   readonly bodyEnd: BodyEnd;
 }
 
-/** Reads a response to a GET like Go's net/http: accepts and rejects the same input with the same texts, whatever the standard
- *  says. Skips informational responses.
+/** Reads a response to a GET like Go's net/http: accepts and rejects the same input with the same texts, even where that differs
+ *  from the standard. Skips informational responses.
  *  @param maxBytes of all headers. @throws Error; the connection's errors. */
 export async function readHead(reader: ByteReader, maxBytes: number): Promise<ResponseHead> {
   reader.limit = maxBytes;

@@ -36,10 +36,10 @@ const secretFields = [
 /** klog's verbosity for each level; 0 is always written. */
 const levels = { trace: 5, debug: 3, info: 0, warn: 0, error: 0 } as const;
 
-/** The log of a process on standard error, and its verbosity. Lines are written synchronously. Lines with the same message
- *  about the same node are limited to a burst of 200 and 5 a second; the next line says how many were dropped.
+/** The log of a process on standard error, and its verbosity. Lines are written synchronously. Lines with the same message about
+ *  the same node are limited to a burst of 200 and 5 a second; the next line says how many were dropped.
  *  @param logging the `logging` field of KubeletConfiguration.
- *  @param read called with each written line as redacted JSON, whatever the format. */
+ *  @param read called with each written line as redacted JSON, regardless of the log's format. */
 export function createProcessLog(
   logging: {
     readonly format: "json" | "text";

@@ -4,7 +4,7 @@ export type NumaNodes = bigint;
 /** The highest number of a NUMA node that a set may contain, as in the kubelet. */
 export const maxNumaNode = 63;
 
-/** The set of these nodes. Numbers that no set may contain are left out. */
+/** The set of these nodes. Numbers outside 0 to `maxNumaNode` are ignored. */
 export function numaNodes(ids: Iterable<number>): NumaNodes {
   let nodes = 0n;
   for (const id of ids) if (id >= 0 && id <= maxNumaNode) nodes |= 1n << BigInt(id);
@@ -35,7 +35,8 @@ export function isNarrower(nodes: NumaNodes, than: NumaNodes): boolean {
   return own === other ? nodes < than : own < other;
 }
 
-/** All sets of these nodes except the empty one: small sets first, sets of a size in the order of the nodes. There are 2ⁿ − 1 of them. */
+/** All sets of these nodes except the empty one: small sets first, and sets of equal size in the order of their nodes. There are 2ⁿ
+ *  − 1 of them. */
 export function* nodeSets(ids: readonly number[]): Generator<NumaNodes> {
   for (let size = 1; size <= ids.length; size += 1) yield* setsOfSize(ids, size);
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** In the bundle tools/build.ts puts the programs here, by their paths in the repository. */
+/** Texts of the programs by their paths in the repository; set in the bundle by tools/build.ts. */
 declare const builtPrograms: Readonly<Record<string, string>>;
 
 /** Reads a program that runs on targets: a file in its own language next to the source that runs it. Comments are removed, as they would

@@ -12,7 +12,7 @@ export function createFailureLog(log: Logger, message: string, level: "warn" | "
       if (text !== last) log[level]({ err, ...fields }, message);
       last = text;
     },
-    /** The work has succeeded: the next failure is logged, whatever its text. */
+    /** The work has succeeded: the next failure is logged even if its text is that of the last one. */
     succeeded: () => void (last = undefined),
   };
 }

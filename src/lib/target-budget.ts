@@ -47,8 +47,8 @@ export function createTargetBudget({ clock, onExceeded }: TargetBudgetOptions) {
 }
 
 const message =
-  `the target sends more data than graftlet decodes for one node (${perSecond / 2 ** 20} MiB a second): ` +
-  "its container runtime, or a plugin, answers with far more than a node's pods and images need; look for the process on it that does.";
+  `the target sends more data than graftlet accepts for one node (${perSecond / 2 ** 20} MiB/s): its container runtime ` +
+  "or a plugin sends far more than a node's pods and images need; find that process on the target.";
 
 /** Charges a target for each byte of its stream, even if the bytes are dropped: protocol frames cost time too. The stream is
  *  destroyed when the target exceeds its budget. The stream's reader must be attached before or in the same turn. */

@@ -21,7 +21,7 @@ export function createVerbosity(initial: number, files: readonly FileVerbosity[]
     /** The level of all files. */
     current: (): number => current,
     set: (level: number): void => void (current = level),
-    /** True if lines of that level are written for a file. @param file its name, as `log.ts`. */
+    /** True if lines of that level are written for a file. @param file its name, such as `log.ts`. */
     shows(level: number, file: string): boolean {
       if (level <= current) return true;
       const name = file.replace(/\.ts$/, "");

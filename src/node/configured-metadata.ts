@@ -28,8 +28,8 @@ export function configuredRecord(configured: ConfiguredMetadata): Readonly<Recor
   return given({ [keysAnnotation]: keysText(configured), [taintsAnnotation]: taintsText(configured.taints) });
 }
 
-/** Merge patch that sets the configured labels and annotations, removes recorded ones that are no longer configured, and updates the
- *  record. Others are not touched.
+/** Merge patch that sets the configured labels and annotations, removes recorded ones that are no longer configured, and updates
+ *  the record. Other labels and annotations are not touched.
  *  @returns undefined for no change. */
 export function metadataPatch({ metadata }: Node, configured: ConfiguredMetadata): object | undefined {
   const before = keysOn(metadata.annotations?.[keysAnnotation]);
@@ -43,8 +43,8 @@ export function metadataPatch({ metadata }: Node, configured: ConfiguredMetadata
   return { metadata: { ...(!isEmpty(labels) && { labels }), ...(!isEmpty(annotations) && { annotations }) } };
 }
 
-/** The same merge patch for taints. The list is replaced as a whole, so the patch applies only to the version of the Node that it was made
- *  from; otherwise it conflicts.
+/** Like `metadataPatch`, for taints. The list is replaced as a whole, so the patch applies only to the version of the Node that it
+ *  was made from; otherwise it conflicts.
  *  @returns undefined for no change. */
 export function taintsPatch({ metadata, spec }: Node, { taints }: ConfiguredMetadata): object | undefined {
   const recorded = metadata.annotations?.[taintsAnnotation];
@@ -77,7 +77,7 @@ function recordChange(shown: Readonly<Record<string, string>> | undefined, name:
   return { [name]: text === "" ? null : text };
 }
 
-/** Empty if there is nothing to record. */
+/** Text of the record of labels and annotations; empty if there are none. */
 function keysText({ labels, annotations }: ConfiguredMetadata): string {
   const keys = { labels: Object.keys(labels).toSorted(), annotations: Object.keys(annotations).toSorted() };
   return keys.labels.length + keys.annotations.length === 0 ? "" : JSON.stringify(keys);

@@ -5,7 +5,7 @@ import { type DaemonSets, annotatedDaemonSets, decideDaemonSetPod } from "../pod
 import type { DesiredPod } from "../roles.ts";
 
 export interface DaemonSetPolicyDeps {
-  /** The configured setting; undefined: the Node's annotation has it, so that an upgrade does not change existing Nodes. */
+  /** The configured setting; if undefined, the Node's annotation decides, so that an upgrade does not change existing Nodes. */
   readonly setting: DaemonSets | undefined;
   readonly nodes: NodeSource & {
     /** Resolves once it is known whether the Node exists. */

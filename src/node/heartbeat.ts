@@ -41,7 +41,7 @@ export type Heartbeat = ReturnType<typeof createHeartbeat>;
 /** Update interval at startup until the node is ready; after a change the interval grows from this again. */
 const fastIntervalMs = 100;
 const fastForMs = 120_000;
-/** Grace period after a start in which a node that was ready stays so, as the agent has not heard from the runtime yet. */
+/** Grace period after a start, milliseconds: a node that was ready stays so while the runtime has not answered yet. */
 const startupGraceMs = 5_000;
 
 /** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes. The first

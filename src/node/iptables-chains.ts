@@ -8,7 +8,7 @@ import type { OwnedResource } from "../seams/runtime.ts";
 
 type Runs = Pick<Host, "run">;
 
-/** How often the chains are checked, milliseconds. */
+/** Interval between checks of the chains, milliseconds. */
 const intervalMs = 60_000;
 
 /** Creates the kubelet's iptables chains of both families, and again after a flush; without iptables on the target it does nothing.
@@ -20,7 +20,7 @@ export function createIptablesChains({ host, clock, log }: ClockAndLog & { reado
       let reported: string | undefined;
       while (!signal.aborted) {
         try {
-          // A kernel without IPv6 must not keep IPv4 from its chains.
+          // On a kernel without IPv6, the chains for IPv4 are created nevertheless.
           const results = await Promise.allSettled(
             programs.map((program) => runScript(host, "ensure", program, signal)),
           );

@@ -2,8 +2,8 @@ import type { Host } from "../seams/host.ts";
 import { messageOf } from "../lib/errors.ts";
 import { TargetError } from "../seams/provider.ts";
 
-/** Kernel settings that a kubelet requires, by path below /proc/sys: out of memory, processes are killed instead of failing allocations or
- *  a panic; a kernel error restarts the machine; root has enough key quota for many containers.
+/** Kernel settings that a kubelet requires, by path below /proc/sys: allocations do not fail; when memory runs out, processes are
+ *  killed, and the kernel does not panic; a kernel error restarts the machine; root has enough key quota for many containers.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (protectKernelDefaults) */
 const required = {
   "vm/overcommit_memory": 1,

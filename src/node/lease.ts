@@ -23,7 +23,7 @@ const maxRetryDelayMs = 7_000;
 export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Runnable {
   let known: Lease | undefined;
   let failures = 0;
-  /** Number of attempts at which there was no Node to own the Lease. */
+  /** Number of attempts for which there was no Node to own the Lease. */
   let early = 0;
 
   const spec = () => ({

@@ -1,5 +1,5 @@
-/** Liveness of the process: whether its nodes make progress, so that a supervisor can restart it. Nodes of other machines do not count,
- *  as a restart would not fix an unreachable target. */
+/** Liveness of the process: whether its nodes make progress, so that a supervisor can restart it. Nodes on other machines do not
+ *  count, as a restart would not fix an unreachable target. */
 export type Liveness = ReturnType<typeof createLiveness>;
 
 /** Creates a liveness without registered nodes. */

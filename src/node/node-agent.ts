@@ -44,7 +44,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   /** KubeletConfiguration.failSwapOn and failCgroupV1: whether swap and cgroup v1 on the target are refused. */
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
-  /** True refuses kernel settings that differ from those of a kubelet, false sets them. Undefined: neither. */
+  /** True refuses kernel settings that differ from a kubelet's, false corrects them, undefined ignores them. */
   readonly protectKernelDefaults: boolean | undefined;
 }
 
@@ -52,7 +52,7 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly host: Host;
   readonly client: ApiClient;
-  /** Labels, annotations and taints that may change while the node runs; absent: those of the settings stay. */
+  /** Labels, annotations and taints that may change while the node runs; absent if they are fixed by the settings. */
   readonly configured: ConfiguredMetadataSource | undefined;
   /** Client that may write the Node's taints, which a node itself may not; absent if there is none. */
   readonly tainter: ApiClient | undefined;
@@ -199,11 +199,12 @@ function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAge
   });
 }
 
-/** InternalIPs, and the node's name if it resolves: API servers may try a Hostname address first. Until that is known the Node keeps its
- *  addresses. */
 type AddressSettings = Pick<NodeSettings, "nodeName" | "nodeIPs" | "cloudProvider">;
 
-/** The Node's addresses. With a cloud controller those that it has set; before that those of --node-ip, if any. */
+/** The Node's addresses: InternalIPs, and the node's name if it resolves, since API servers may try a Hostname address first. Until
+ *  that is known, the name stays if the Node has it. A cloud controller's addresses have precedence once it has set them; before
+ *  that, the Node has only those of --node-ip, if any.
+ *  @param ips the InternalIPs. @param resolves whether the name resolves; undefined while unknown. */
 export function addressList(
   { settings, nodes }: { readonly settings: AddressSettings; readonly nodes: Pick<NodeSource, "node"> },
   ips: readonly string[],

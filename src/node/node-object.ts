@@ -90,8 +90,8 @@ export interface NodeStatusInput {
   readonly images: NodeStatus["images"];
 }
 
-/** Features that schedulers and the API server require of the node for pods that need them, and its WebSocket support, without which the
- *  API server would translate. Features declared by an earlier kubelet are removed.
+/** Features that schedulers and the API server require of the node for pods that need them, and its WebSocket support: without it,
+ *  the API server would translate WebSockets to SPDY. Features declared by an earlier kubelet are removed.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
 const declaredFeatures = [
   "ExtendWebSocketsToKubelet",

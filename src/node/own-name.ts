@@ -50,7 +50,7 @@ async function isInHosts(name: string, { readFile: read }: NameSources): Promise
   return lines.some(([, ...names]) => names.some((each) => each.toLowerCase() === name.toLowerCase()));
 }
 
-/** The last such line is used. */
+/** The search domains of /etc/resolv.conf, from its last `search` or `domain` line. */
 async function searchDomains({ readFile: read }: NameSources): Promise<readonly string[]> {
   const lines = await linesOf("/etc/resolv.conf", read);
   const [, ...domains] = lines.findLast(([keyword]) => keyword === "search" || keyword === "domain") ?? [];

@@ -132,5 +132,5 @@ export async function unfitReason(
     throw error;
   }
   const changed = changedFacts(facts, await readFacts(host, signal));
-  return changed.length > 0 ? `other than before: ${changed.join(", ")}` : undefined;
+  return changed.length > 0 ? `changed: ${changed.join(", ")}` : undefined;
 }

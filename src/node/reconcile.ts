@@ -22,8 +22,8 @@ export interface ReconcileDeps extends ClockAndLog {
 /** Interval between checks until the Node is known, milliseconds. */
 const unknownNodeIntervalMs = 1_000;
 
-/** Keeps the Node's labels, annotations and taints in line with the configuration: see `configured.ts`. Each change is one patch for each
- *  of the two writers. A refusal is logged once and retried.
+/** Keeps the Node's labels, annotations and taints in line with the configuration: see `configured-metadata.ts`. Taints have their
+ *  own writer, so a change takes up to two patches. A refusal is logged once and retried.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
 export function createReconcile(deps: ReconcileDeps): Runnable {
   const { nodes, configured, everyMs, clock, log } = deps;

@@ -86,7 +86,7 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     /** Problems that keep the runtime from running pods, in the kubelet's order; empty if healthy. (kubelet, runtimeErrors)
      *  @param unhealthy results of the agent's own health checks, which precede the runtime's conditions. */
     problems,
-    /** Those problems without a missing network: while there are any, no pod is admitted. */
+    /** `problems` without a missing network; no pod is admitted while there are any. */
     runtimeErrors: (): readonly string[] => problems().filter((text) => text !== networkError()),
     /** Why pods get no network; undefined if they do. */
     networkError,

@@ -14,7 +14,7 @@ export function isolationCondition(obstacle: string | undefined): Isolation {
   if (obstacle === undefined) return { reason: "TargetNetworkOnly", message: ownNetwork };
   return {
     reason: "ServiceTunnelUnavailable",
-    message: `${ownNetwork}. When the node was new, ${obstacle}. Set network: tunneled once that is fixed`,
+    message: `${ownNetwork}. When the node was created, ${obstacle}. Set network: tunneled once that is fixed`,
   };
 }
 
@@ -37,9 +37,9 @@ export function isolationOf(
 
 /** Properties of a target that show as conditions of its node. */
 export interface TargetTraits {
-  /** Undefined while pods reach the cluster. */
+  /** Why pods cannot reach the cluster; undefined if they can. */
   readonly isolation: Isolation | undefined;
-  /** Undefined while unknown; `"whole"` if no privileges can be missing with this provider. */
+  /** Missing privileges; undefined while unknown, `"whole"` if no privileges can be missing with this provider. */
   readonly rights: MissingPrivileges | "whole" | undefined;
   /** Pods that the node shows as Ready although they do not run, by DaemonSet. */
   readonly placeholders: readonly PlaceholderCount[];
@@ -65,7 +65,7 @@ export function targetConditions({ isolation, rights, placeholders }: TargetTrai
   return { verdicts, absent };
 }
 
-/** Condition of a node that shows placeholders. It is no problem of the node: its setting says so. */
+/** Condition of a node that shows placeholders. This is not a problem of the node, since its configuration requests it. */
 function skippedCondition(placeholders: readonly PlaceholderCount[]): NodeConditionState {
   const names = placeholders.map(({ namespace, daemonSet }) => `${namespace}/${daemonSet || "(deleted)"}`);
   const more = names.length > maxNamed ? ` and ${names.length - maxNamed} more` : "";

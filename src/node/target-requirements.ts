@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import { TargetError } from "../seams/provider.ts";
 
-/** @throws TargetError, one sentence, if the target does not meet the requirements. */
+/** @throws TargetError if the target does not meet the requirements. */
 export function checkTargetRequirements(
   { failSwapOn, failCgroupV1 }: { readonly failSwapOn: boolean; readonly failCgroupV1: boolean },
   { swapBytes, cgroupVersion }: Pick<HostFacts, "swapBytes" | "cgroupVersion">,
@@ -35,6 +35,6 @@ export function checkTargetAddress({ addresses }: Pick<HostFacts, "addresses">):
   throw new TargetError(
     "TargetAddressUnknown",
     "failed_precondition",
-    "the target has only loopback addresses, which would become its pods' hostIP: give it another address",
+    "the target has only loopback addresses, which would become its pods' hostIP: add another address",
   );
 }

@@ -144,7 +144,8 @@ function limitTrouble({ budget }: Pick<Host, "budget">): LinkTrouble | undefined
   return message === undefined ? undefined : { reason: "LimitExceeded", message };
 }
 
-/** True while the runtime, and not the link to its machine, does not respond: a kubelet does not know its version then. */
+/** True while the runtime does not respond although the link to its machine works; like a kubelet, the node then reports the
+ *  runtime's version as Unknown. */
 function createSilence({ runtime, link }: TargetStatusDeps): () => boolean {
   let losses = link?.losses();
   return () => {

@@ -31,8 +31,8 @@ function qosCgroupNames(qos: QosClass, { root }: CgroupLayout): string[] {
   return [...split(root), "kubepods", ...(qos === "Guaranteed" ? [] : [qos.toLowerCase()])];
 }
 
-/** Names of a cgroup's ancestors and itself, from its path. With systemd the last segment has all of them:
- *  `/kubepods.slice/kubepods-burstable.slice` gives `kubepods` and `burstable`. */
+/** Names of a cgroup's ancestors and itself, from its path. With systemd, the last segment contains all of them:
+ *  `/kubepods.slice/kubepods-burstable.slice` results in `kubepods` and `burstable`. */
 export function cgroupNames(path: string, driver: CgroupDriver): readonly string[] {
   const parts = split(path);
   if (driver === "cgroupfs") return parts;

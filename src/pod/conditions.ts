@@ -22,7 +22,7 @@ export function isKubeletCondition(type: string): boolean {
   return kubeletConditions.has(type);
 }
 
-/** True for the two conditions of a resize in place. */
+/** True for the two conditions of an in-place resize. */
 export function isResizeCondition({ type }: Pick<PodCondition, "type">): boolean {
   return type === "PodResizePending" || type === "PodResizeInProgress";
 }

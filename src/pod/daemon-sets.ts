@@ -15,8 +15,8 @@ export const runAnnotation = "graftlet.dev/run";
 /** Directories below a node's root directory that node plugins use. */
 const pluginDirectories = ["plugins", "plugins_registry", "device-plugins"];
 
-/** Whether the node runs a pod or shows a placeholder for it. This never changes for a pod: if it should, the pod is deleted, and its
- *  DaemonSet creates another. */
+/** Whether the node runs a pod or shows a placeholder for it. The decision never changes for a pod: to change it, the pod is
+ *  deleted, and its DaemonSet creates another one. */
 export interface DaemonSetDecision {
   readonly kind: "pod" | "placeholder";
   /** False if the pod must be replaced to change this. */

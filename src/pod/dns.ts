@@ -2,7 +2,7 @@ import { isIPv6 } from "node:net";
 import { DNSConfig } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 
-/** The cluster's DNS Service, whatever implements it. */
+/** Namespace and name of the cluster's DNS Service, also with CoreDNS. */
 export const clusterDnsService = "kube-system/kube-dns";
 
 /** Content of a resolv.conf. */

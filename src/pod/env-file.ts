@@ -12,9 +12,10 @@ export type EnvFile = ReturnType<typeof parseEnvFile>;
 /** A value that is not valid UTF-8 and cannot be an environment variable. */
 export class NotUtf8Error extends Error {}
 
-/** Parses an environment file of `NAME='value'` lines. Values are literal, in single quotes, and may span lines; comments may follow a
- *  value or have a line of their own. CR LF is read as LF, also within values. A blank after `=` means an empty value. The first
- *  definition of a name counts. A line longer than 65535 bytes ends the reading. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
+/** Parses an environment file of `NAME='value'` lines. Values are literal, in single quotes, and may span lines; comments may
+ *  follow a value or have their own line. CR LF is read as LF, also within values. A blank after `=` means an empty value. If a
+ *  name is defined twice, the first definition counts. A line longer than 65535 bytes ends the reading.
+ *  @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
 export function parseEnvFile(bytes: Buffer) {
   // As bytes, so that invalid UTF-8 in one value does not affect others.
   const values = new Map<string, string>();
@@ -22,8 +23,8 @@ export function parseEnvFile(bytes: Buffer) {
     if (!values.has(name)) values.set(name, value);
   });
   return {
-    /** @returns undefined if the file does not define it. @throws Error with the line number of a syntax error before it; NotText if the
-     *  value is not UTF-8. */
+    /** @returns undefined if the file does not define it. @throws Error with the line number of a syntax error before it;
+     *  NotUtf8Error if the value is not UTF-8. */
     get(name: string) {
       const value = values.get(Buffer.from(name).toString("latin1"));
       if (value === undefined && syntaxError) throw syntaxError;

@@ -119,7 +119,7 @@ function resolve(input: EnvironmentInput, { name, valueFrom }: EnvVar): string |
   return valueFrom.fileKeyRef && fileValue(input, name, valueFrom.fileKeyRef);
 }
 
-/** Empty variables count as missing. */
+/** The value of a key in an environment file; an empty value counts as missing. */
 function fileValue(
   { files }: EnvironmentInput,
   name: string,

@@ -3,8 +3,8 @@ const maxStringBytes = 128 * 1024;
 /** Maximum total bytes of a Linux process's arguments and environment, with the default stack limit. @see execve(2) */
 const maxTotalBytes = 2 * 1024 * 1024;
 
-/** Replaces `$(NAME)` by the variable's value. Unknown names stay as they are; `$$` is an escaped `$`, so that `$$(NAME)` gives the
- *  literal `$(NAME)`. Takes linear time in the lengths of text and result.
+/** Replaces `$(NAME)` by the variable's value. Unknown names stay as they are; `$$` is an escaped `$`, so that `$$(NAME)` becomes
+ *  the literal `$(NAME)`. Takes linear time in the lengths of text and result.
  *  @param valueOf undefined for an unknown name. @param what name of the result, for the error.
  *  @throws Error before the result is built if it would exceed the size limit of a process argument.
  *  @see https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/ */

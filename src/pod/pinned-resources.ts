@@ -5,17 +5,17 @@ import { qosClass } from "./qos.ts";
 import { quantityNumber } from "./quantity.ts";
 import { type ResourceList, hasPodLevelResources } from "./resources.ts";
 
-/** Key of what a pod has as a whole, beside what its containers have; no container has this name. */
+/** Key for the resources of a pod as a whole, next to keys for its containers; no container has this name. */
 export const wholePod = "";
 
-/** True for pods that can get CPUs and memory of their own: Guaranteed ones. @param podLevel feature gate PodLevelResourceManagers: whether pods
- *  with pod-level resources are among them. */
+/** True if a pod can get exclusive CPUs and memory, because it is Guaranteed.
+ *  @param podLevel feature gate PodLevelResourceManagers; if false, pods with pod-level resources are excluded. */
 export function isPinned({ spec }: Pod, podLevel: boolean): boolean {
   return qosClass(spec) === "Guaranteed" && (podLevel || !hasPodLevelResources(spec));
 }
 
-/** What a container of such a pod requests for itself. With pod-level resources, a container whose own requests are not equal to its limits
- *  has nothing of its own, and shares what the pod has. (kubelet, cm/qos/helpers.go) */
+/** Exclusive resources that a container of a pinned pod requests. In a pod with pod-level resources, a container whose requests
+ *  differ from its limits has none, and shares the pod's resources. (kubelet, cm/qos/helpers.go) */
 export function ownRequests(
   { spec }: Pod,
   { resources: { limits = {}, requests = {} } = {} }: Container,
@@ -28,13 +28,13 @@ export function ownRequests(
   return isGuaranteed || !hasPodLevelResources(spec) ? all : {};
 }
 
-/** What a pod with pod-level resources requests as a whole; undefined for other pods. */
+/** Pod-level requests; undefined for a pod without pod-level resources. */
 export function podLevelRequests({ spec }: Pod): ResourceList | undefined {
   return hasPodLevelResources(spec) ? { ...spec.resources?.limits, ...spec.resources?.requests } : undefined;
 }
 
-/** Rejects a pod if its containers with resources of their own leave nothing for the others. @param total of the pod, by resource.
- *  @param own what a container has for itself. (kubelet, validatePodScopeResources) */
+/** Rejects a pod if its containers with exclusive resources leave nothing for the others. @param total the pod's resources by name.
+ *  @param own exclusive resources of a container. (kubelet, validatePodScopeResources) */
 export function emptySharedPool(
   { spec: { initContainers = [], containers } }: Pod,
   total: ReadonlyMap<string, number>,

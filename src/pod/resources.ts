@@ -132,7 +132,7 @@ export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: numb
   return Math.min(999, Math.max(3, Math.min(own, least)));
 }
 
-/** Memory per container that the pod-level request exceeds the sum of its containers' requests by, bytes; all containers count it. */
+/** The part of the pod-level memory request that no container requests, divided by the number of all containers, bytes. */
 function unassignedRequest(pod: Pod): number {
   const { containers, initContainers = [], resources } = pod.spec;
   const whole = quantityValue(resources?.requests?.["memory"] ?? "0");

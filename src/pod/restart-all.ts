@@ -10,7 +10,8 @@ export const allRestartingCondition = "AllContainersRestarting";
 /** Termination reason of a container that was stopped because another one's exit restarts all. */
 export const restartingAllReason = "RestartingAllContainers";
 
-/** True if all containers of the pod are to restart: it was reported before, or a container with such a rule has exited.
+/** True if all containers of the pod must restart: the status says so already, or a container with a RestartAllContainers rule has
+ *  exited.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
 export function shouldRestartAll(pod: Pod, observed: RuntimePod | undefined, previous: PodStatus | undefined): boolean {
   if (!mayRestartAll(pod.spec)) return false;

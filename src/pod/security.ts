@@ -138,7 +138,7 @@ export function namespaces({ spec }: Pod, userNamespace?: UserNamespace): Namesp
   });
 }
 
-/** True if the pod gets a user namespace of its own.
+/** True if the pod gets its own user namespace.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/user-namespaces/ */
 export function hasUserNamespace({ spec: { hostUsers } }: Pod): boolean {
   return hostUsers === false;

@@ -64,8 +64,8 @@ function variableName(name: string): string {
   return name.replaceAll("-", "_").toUpperCase();
 }
 
-/** Services for pods that do not reach the API server at the Service `default/kubernetes`: its address and port are replaced, the other
- *  services stay. @param host a name or an address. */
+/** Services for pods that cannot reach the API server at the Service `default/kubernetes`: its address and port are replaced; the
+ *  other services are unchanged. @param host a name or an address. */
 export function withKubernetesService(
   services: readonly Service[],
   { host, port }: { readonly host: string; readonly port: number },

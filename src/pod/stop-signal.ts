@@ -1,7 +1,7 @@
 import { Signal } from "../gen/cri.ts";
 import type { Container } from "../objects.ts";
 
-/** The signal that ends a container, as CRI's CreateContainer takes it; the image's, or SIGTERM, if its spec names none.
+/** The stop signal of a container for CRI's CreateContainer. Without one in the spec, the runtime uses the image's, or SIGTERM.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-stop-signals */
 export function stopSignalOf({ lifecycle }: Pick<Container, "lifecycle">): Signal {
   return signalNamed(lifecycle?.stopSignal ?? "");

@@ -126,7 +126,7 @@ interface LimitChange {
   readonly set: CgroupLimits;
 }
 
-/** Empty if the limit is unchanged, or no longer desired. */
+/** The change of one limit; empty if the limit is unchanged, or no longer desired. */
 function limitChange(
   name: keyof CgroupLimits,
   wanted: number | undefined,
@@ -140,7 +140,7 @@ interface ResourceChange extends PodResize {
   readonly resource: ResizableResource;
   /** Container resizes not completed yet. */
   readonly remaining: readonly ContainerResize[];
-  /** Limits before requests. */
+  /** Changes of the pod's cgroup, limits before requests. */
   readonly limits: readonly LimitChange[];
   readonly setPodLimits: SetPodLimits;
 }

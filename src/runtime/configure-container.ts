@@ -244,7 +244,7 @@ async function configureContainer(
     ownerLabels,
   });
   const hostsWritten = run.instance === undefined ? Promise.resolve() : fs.apply(files.hosts, signal);
-  // The caller may fail before it waits for this.
+  // Prevents an unhandled rejection if the caller fails before it awaits this.
   hostsWritten.catch(() => undefined);
   return { config, hostsWritten };
 }

@@ -35,7 +35,7 @@ export interface ContainerConfigInput {
   readonly additions: ContainerAdditions | undefined;
   readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
-  /** Whether the stop signal of its spec is used (feature gate ContainerStopSignals). */
+  /** True if the stop signal in the container's spec is used (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
   /** Labels that identify this node's containers on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
@@ -85,7 +85,7 @@ function processStrings({ container, environment }: ContainerConfigInput) {
   };
 }
 
-/** User namespace of the pod, with whose IDs the runtime shows the files of all mounts. */
+/** ID mappings of the pod's user namespace, which the runtime applies to the files of all mounts. */
 function mappingsOf({ linux }: ContainerConfigInput): Pick<Mount, "uidMappings" | "gidMappings"> {
   const { uids = [], gids = [] } = linux.securityContext?.namespaceOptions?.usernsOptions ?? {};
   return { uidMappings: uids, gidMappings: gids };

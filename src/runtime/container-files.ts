@@ -32,7 +32,7 @@ export interface ContainerFilesInput {
 /** Files that a container needs on the target before it is created, and their mounts. */
 export interface ContainerFiles {
   readonly changes: readonly FileChange[];
-  /** The last of the changes: writes the pod's hosts file, in place. */
+  /** The last of the changes, which writes the pod's hosts file in place. */
   readonly hosts: readonly FileChange[];
   readonly mounts: readonly Mount[];
 }

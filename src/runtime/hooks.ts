@@ -43,7 +43,7 @@ export interface HookDeps {
   readonly clock: Clock;
 }
 
-/** Runs postStart and preStop hooks. Any response is a success of an HTTP hook. If the server of an HTTPS hook speaks plain HTTP, the
+/** Runs postStart and preStop hooks. An HTTP hook succeeds with any response. If the server of an HTTPS hook speaks plain HTTP, the
  *  request is repeated over HTTP. @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
 export function createHooks(deps: HookDeps) {
   return {
@@ -140,7 +140,7 @@ async function get(
   }
 }
 
-/** A response that ends within its body counts as a response. */
+/** A response whose body is cut off counts as a response. */
 async function ignoreBodyErrors(asking: Promise<HttpResult>): Promise<void> {
   try {
     await asking;

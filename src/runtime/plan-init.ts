@@ -76,7 +76,7 @@ export function planInit(pod: Pod, all: RuntimePod, facts: ContainerFacts): Init
   return { initialized, failed: false, start, kill, resize, resizePod };
 }
 
-/** Exited main containers prove nothing: after a reboot they belong to an earlier sandbox. */
+/** True if a main container was created or is running. Exited ones do not count: after a reboot, they belong to an earlier sandbox. */
 function mainHasRun(pod: Pod, observed: RuntimePod): boolean {
   return pod.spec.containers.some(({ name }) => {
     const state = newestRun(observed, name)?.state;

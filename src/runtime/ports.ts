@@ -3,7 +3,7 @@ import type { Pod, Resources, Service } from "../objects.ts";
 import type { ProbeKind, SubPathMount } from "../pipeline.ts";
 import type { AllocatedPod } from "../roles.ts";
 
-// Ports that starting a pod uses; other stages implement them.
+// Ports for starting pods; other stages implement them.
 
 /** Service tunnel from pods into the cluster: opened for a new sandbox's IPs, closed before the pod's sandboxes stop. Neither call fails. */
 export interface PodServiceTunnel {
@@ -16,14 +16,14 @@ export interface ServiceLister {
   list(): readonly Service[] | undefined;
 }
 
-/** RuntimeClasses, by which pods choose one of the runtime's handlers. */
+/** RuntimeClasses, with which pods select one of the runtime's handlers. */
 export interface RuntimeClasses {
   /** The handler of the RuntimeClass of that name.
-   *  @throws Error with the kubelet's text if there is none of that name, or RuntimeClasses are not known yet. */
+   *  @throws Error with the kubelet's text if it does not exist, or RuntimeClasses are not known yet. */
   handler(name: string, signal: AbortSignal): Promise<string>;
 }
 
-/** User and group IDs of the target for pods in user namespaces of their own. */
+/** User and group IDs of the target for pods with their own user namespaces. */
 export interface PodIds {
   /** The range of a pod: the same until the pod ends, across restarts of the node. @returns its first ID and its length.
    *  @throws Error with the kubelet's text if there is none. */
@@ -45,7 +45,7 @@ export interface StableFiles {
 export interface SubPathMounts {
   /** Bind-mounts subPaths of a pod's mounted volumes where a runtime can mount them safely, regardless of links that a container creates.
    *  Missing directories are created. Idempotent: a restarted container sees the current files.
-   *  @returns absolute paths on the target, by index. @throws with the kubelet's text, without the contents of links on the target. */
+   *  @returns absolute paths on the target, by index. @throws an error with the kubelet's text, without the contents of links on the target. */
   bindSubPaths(
     pod: Pod,
     containerName: string,
@@ -58,7 +58,7 @@ export interface SubPathMounts {
 export interface ProbeResults {
   /** True once the container has passed its startup probe; undefined without one. */
   started(uid: string, containerName: string, containerId: string): boolean | undefined;
-  /** The failed probe for which the container is to be killed. */
+  /** The failed probe for which the container must be killed. */
   failedProbe(uid: string, containerName: string, containerId: string): FatalProbeKind | undefined;
 }
 

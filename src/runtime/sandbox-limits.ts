@@ -63,12 +63,12 @@ export function createPodLimits(
   };
 }
 
-/** containerd before 2.3 has no code of its own for a call that it does not implement. */
+/** True if the runtime does not implement the call, which containerd before 2.3 reports without a specific code. */
 function isUnimplemented(error: unknown): boolean {
   return hasCode(error, "unimplemented") || (hasCode(error, "unknown") && messageOf(error).includes("not implemented"));
 }
 
-/** The limits of a pod's cgroup without the pod's overhead, as CRI has them. */
+/** The limits of a pod's cgroup without the pod's overhead, as CRI resources. */
 function withoutOverhead(limits: CgroupLimits, { spec: { overhead = {} } }: Pod): LinuxContainerResources {
   const { cpuQuotaUs: quota, cpuPeriodUs: period, cpuShares: shares, memoryBytes: memory } = limits;
   const milli = quantityMilli(overhead["cpu"] ?? "0");

@@ -21,15 +21,16 @@ import { StartError } from "./start-error.ts";
 
 /** Starts of sandboxes and containers. */
 export interface StartMeasures {
-  /** A pod's sandbox is about to be created. @param inUserNamespace the pod has a user namespace of its own. */
+  /** A pod's sandbox is about to be created. @param inUserNamespace true if the pod has its own user namespace. */
   podStarting(inUserNamespace: boolean): void;
   podFailed(): void;
-  /** A pod with a user namespace of its own got a new sandbox and did not start, or did not get it. */
+  /** A pod with its own user namespace did not start, or did not get its new sandbox. */
   userNamespacedPodFailed(): void;
   containerStarting(containerType: ContainerType): void;
   /** @param reason of the container's Waiting state. */
   containerFailed(containerType: ContainerType, reason: string): void;
-  /** A container was to be created that mounts this many images at this many paths. */
+  /** A container with image volumes was created, or could not be created. @param images number of distinct images. @param places
+   *  number of mount paths. */
   imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
 }
 
@@ -58,7 +59,7 @@ export interface ContainerStart {
 /** Configuration of a container whose files exist. */
 export interface ConfiguredContainer {
   readonly config: ContainerConfig;
-  /** Resolves when the content of its hosts file is written, which a created container waits for before it starts. */
+  /** Resolves when the container's hosts file is written; the created container is not started before. */
   readonly hostsWritten: Promise<void>;
 }
 

@@ -10,8 +10,8 @@ export interface UserNamespaceDeps {
   readonly ids: PodIds;
 }
 
-/** Creates the lookup of pods' user namespaces: the host's, or one of the pod's own with a range of the target's IDs.
- *  It rejects with the kubelet's error if the pod's runtime handler does not support user namespaces, or there is no range. */
+/** Creates the lookup of pods' user namespaces: the host's, or the pod's own with a range of the target's IDs. It rejects with the
+ *  kubelet's error if the pod's runtime handler does not support user namespaces, or there is no range. */
 export function createUserNamespaces(
   deps: UserNamespaceDeps,
 ): (pod: Pod, signal: AbortSignal) => Promise<UserNamespace> {

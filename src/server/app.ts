@@ -67,7 +67,7 @@ export function createApp(deps: AppDeps): Express {
 /** Areas of requests that become streams. */
 const streamAreas = new Set(["exec", "attach", "portForward"]);
 
-/** Counts a request; a request that became a stream, until its connection has ended. */
+/** Counts a request until it has ended; for a stream, until its connection has ended. */
 function count({ serving, clock, upgradeOf }: AppDeps, request: Request, response: Response): void {
   const since = clock.monotonic();
   const area = areaOf(request.originalUrl);
@@ -77,7 +77,8 @@ function count({ serving, clock, upgradeOf }: AppDeps, request: Request, respons
   lasting.once("close", () => ended(clock.monotonic() - since));
 }
 
-/** Serves a request as a span, which continues the trace of an authorized caller. The query is not an attribute: that of exec contains a command.
+/** Serves a request within a span that continues the trace of an authorized caller. The query is not recorded, since it contains
+ *  the command of an exec.
  *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/github.com/emicklei/go-restful/otelrestful */
 function tracedServe(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {
   const { request, response } = exchange;

@@ -46,8 +46,9 @@ export interface StreamClient extends ClockAndLog {
 /** Timeout of the handshake with an endpoint, milliseconds: the same as a streaming server's. */
 const handshakeTimeoutMs = 30_000;
 
-/** Runs a command for a client in the client's protocol. A runtime's streaming server is asked over SPDY. Its refusal is the response to a
- *  SPDY client; a WebSocket client is accepted before, as by the kubelet, and gets the refusal as the command's status.
+/** Runs a command for a client in the client's protocol. A runtime's streaming server is contacted over SPDY. A SPDY client gets
+ *  the server's refusal as its response. A WebSocket client has been accepted by then, as in the kubelet, and gets the refusal as
+ *  the command's status.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
 export async function serveCommand(
   client: StreamClient,

@@ -14,8 +14,8 @@ export interface HealthzServerDeps extends ClockAndLog {
   /** KubeletConfiguration.healthzBindAddress and healthzPort. */
   readonly address: string;
   readonly port: number;
-  /** Sharing of this machine's runtimes by this process's nodes; undefined if they use none. Other agents read it to decide whether they
-   *  can run beside this one. */
+  /** Sharing of this machine's runtimes by this process's nodes; undefined if they use none. Other agents read it to decide whether
+   *  they can run alongside this one. */
   readonly sharing: () => Sharing | undefined;
   /** ID of this process, by which nodes recognize their own endpoint. */
   readonly instance: string;
@@ -37,7 +37,7 @@ export function serverName(sharing: Sharing | undefined): string {
 export const instanceHeader = "Graftlet-Instance";
 
 /** The health endpoint: plain HTTP with only /healthz, /livez and /healthz/ping, which report that the process responds, and /readyz,
- *  which reports that its nodes are served as far as possible. `run` throws a CodedError, one sentence, if it cannot listen.
+ *  which reports that its nodes are served as far as possible. `run` throws a CodedError if it cannot listen.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (healthzPort) */
 export function createHealthzServer({
   address,

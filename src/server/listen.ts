@@ -25,7 +25,7 @@ export interface ServeOptions extends ClockAndLog {
   readonly listening: Listening;
 }
 
-/** Where a server listens. @param name of the server, for the log. */
+/** Tracks the address that a server listens on. @param name of the server, for the log. */
 export function createListening(name: string, log: Logger) {
   const started = Promise.withResolvers<void>();
   let bound: AddressInfo | undefined;
@@ -45,7 +45,7 @@ export function createListening(name: string, log: Logger) {
 
 export type Listening = ReturnType<typeof createListening>;
 
-/** Serves until the signal aborts, then closes every connection. @throws CodedError, one sentence with the field, the value and the
+/** Serves until the signal aborts, then closes every connection. @throws CodedError, naming the field, the value and the
  *  remedy, if it cannot listen. */
 export async function serveHttps(
   { server, at, unauthenticated, listening, clock, log }: ServeOptions,
@@ -105,14 +105,14 @@ function listenError(
     case "EACCES":
       return new CodedError(
         "permission_denied",
-        `${portField} ${port} cannot be listened on without privileges: run as root or set a ${portField} above 1023`,
+        `${portField} ${port} requires privileges: run as root or set a ${portField} above 1023`,
         { cause },
       );
     case "EADDRNOTAVAIL":
     case "ENOTFOUND":
       return new CodedError(
         "invalid_argument",
-        `${addressField} "${address}" is not an address of this machine: set one that is, or 0.0.0.0`,
+        `${addressField} "${address}" is not an address of this machine: set one of its addresses, or 0.0.0.0`,
         { cause },
       );
     default:

@@ -153,7 +153,7 @@ export function journalCommand(services: readonly string[], options: LogQueryOpt
   ]);
 }
 
-/** A time in UTC, whatever the zone of the machine and of the request. */
+/** Formats a time in UTC, independent of the time zones of the machine and of the request. */
 function journalTime({ ms }: Time): string {
   return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }

@@ -25,7 +25,7 @@ export async function waitForPod(
   );
 }
 
-/** Why no containers run: a sentence, if the node shows a placeholder for the pod. */
+/** Explains that a placeholder has no containers; undefined for other pods. */
 export function placeholderText(
   { status: statuses }: Pick<KubeletServerDeps, "status">,
   { metadata: { uid, name }, status }: Pod,

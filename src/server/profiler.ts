@@ -28,7 +28,7 @@ export function createProfiles(clock: Clock) {
           import("./profile-encoding.ts"),
         ]);
         const session = new inspector.Session();
-        // It emits none: the errors of its calls reject.
+        // The session emits no errors: a failed call rejects.
         session.on("error", () => undefined);
         session.connect();
         // Disconnecting also stops a profile that was cut off.

@@ -14,7 +14,7 @@ export function sendJson(response: Response, value: object): void {
   response.status(200).type("application/json").end(JSON.stringify(value));
 }
 
-/** HTTP status of a failed streaming request: only objects unknown to the runtime, and its limits, have a status of their own. */
+/** HTTP status of a failed streaming request: 404 for an object unknown to the runtime, 429 at its limits, otherwise 500. */
 export function streamingStatus(error: unknown): number {
   if (!(error instanceof CodedError)) return 500;
   if (error.code === "not_found") return 404;

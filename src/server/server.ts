@@ -20,7 +20,7 @@ export interface KubeletServer extends Runnable {
   address(): AddressInfo | undefined;
 }
 
-/** The kubelet's values. */
+/** Idle timeout of connections, milliseconds, and maximum size of headers, bytes; the kubelet's values. */
 const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
 /** Header limits for clients without a client certificate of the cluster: long commands arrive through the API server. */
@@ -33,7 +33,7 @@ const refusedCloseTimeoutMs = 1000;
 /** Idle time before the first TCP keep-alive probe, milliseconds. */
 const keepAliveMs = 30_000;
 
-/** The kubelet API over HTTPS. `run` throws a CodedError, one sentence, if it cannot listen. @throws CodedError invalid_argument for
+/** The kubelet API over HTTPS. `run` throws a CodedError if it cannot listen. @throws CodedError invalid_argument for
  *  unsupported TLS settings.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
 export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {

@@ -18,7 +18,7 @@ export async function isLog(
   return roots.some((one) => path === one || path.startsWith(`${one}/`));
 }
 
-/** The path itself if nothing exists there, or nothing readable. */
+/** Resolves symlinks; returns the path itself if nothing readable exists there. */
 async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal: AbortSignal): Promise<string> {
   return (await ignoreCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
 }

@@ -10,7 +10,7 @@ export interface TlsSettings {
 /** Suites of TLS 1.3, which Kubernetes components always offer. */
 const tls13Suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/** Translates TLS settings into Node's. @throws CodedError invalid_argument, one sentence with the field, the value and the remedy.
+/** Translates TLS settings into Node's. @throws CodedError invalid_argument, naming the field, the value and the remedy.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCipherSuites, tlsMinVersion) */
 export function tlsOptions({
   tlsMinVersion,

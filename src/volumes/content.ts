@@ -89,7 +89,7 @@ function invalid(why: string): CodedError {
 }
 
 /** Merges the files of several sources; on equal paths the later source wins.
- *  @throws invalid_argument, one sentence, if a path is a file in one source and a directory in another. */
+ *  @throws invalid_argument if a path is a file in one source and a directory in another. */
 export function mergeContents(parts: readonly VolumeContent[]): VolumeContent {
   const files = new Map(parts.flatMap((part) => [...part]));
   for (const path of files.keys()) {
@@ -107,7 +107,7 @@ export function mergeContents(parts: readonly VolumeContent[]): VolumeContent {
 /** Limit on the total size of a volume's files: items can repeat one value many times. */
 const maxTotalBytes = 64 * 1024 * 1024;
 
-/** @throws resource_exhausted, one sentence, if the files exceed the limit. */
+/** @throws resource_exhausted if the files exceed the limit. */
 export function checkContentSize(content: VolumeContent): void {
   const sum = [...content.values()].reduce((bytes, { data }) => bytes + data.length, 0);
   if (sum > maxTotalBytes)

@@ -23,8 +23,8 @@ const minCheckIntervalMs = 5_000;
 /** Maximum pause while the control plane has not finished its own part of the expansion, milliseconds. */
 const maxWaitDelayMs = 10_000;
 
-/** Expands volumes that are in use. A node may not watch claims. It therefore reads the claims of a pod with each sync, at most every five
- *  seconds for all pods that share a volume.
+/** Expands volumes that are in use. Nodes have no permission to watch claims, so a pod's claims are read with each sync: at most
+ *  every five seconds for all pods that share a volume.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#expanding-persistent-volumes-claims */
 export function createVolumeExpander(deps: VolumeDeps & SharedVolumeState) {
   const { clock, log, expansionStates, volumeStates } = deps;
@@ -36,7 +36,7 @@ export function createVolumeExpander(deps: VolumeDeps & SharedVolumeState) {
   const expandUntilDone = async (state: PodVolumes, volume: Volume, id: string): Promise<void> => {
     const { signal: ended } = state.ended;
     const last = lastCheckedAt.get(id);
-    // The volume has just been read to be mounted.
+    // The claim was read a moment ago, when the volume was mounted.
     if (last === undefined) return void lastCheckedAt.set(id, clock.now());
     await clock.sleep(Math.max(0, last + minCheckIntervalMs - clock.now()), ended);
     for (;;) {

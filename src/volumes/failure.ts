@@ -13,7 +13,7 @@ export class VolumeStepError extends CodedError {
   }
 }
 
-/** A claim that cannot be used yet. It has no event of its own; the pod sync reports it. */
+/** A claim that cannot be used yet. The event of the pod sync reports it; there is no separate event. */
 export class UnprocessedVolumeError extends CodedError {
   constructor(message: string, cause?: unknown) {
     super(cause === undefined ? "failed_precondition" : codeOf(cause), message, { cause });
@@ -21,7 +21,8 @@ export class UnprocessedVolumeError extends CodedError {
   }
 }
 
-/** A volume that waits for another component, such as the attach/detach controller. Not a failure, and no event of its own. */
+/** A volume that waits for another component, such as the attach/detach controller. This is not a failure, and there is no event
+ *  for it. */
 export class VolumePendingError extends CodedError {
   constructor(message: string) {
     super("unavailable", message);
@@ -38,7 +39,7 @@ export function mountFailureReason(error: unknown): "FailedMount" | "FailedMapVo
   return step.startsWith("MapVolume.") && !checksBeforeMapping.includes(step) ? "FailedMapVolume" : "FailedMount";
 }
 
-/** Message of that event. @param volume name of the volume in the pod's spec. */
+/** Message of the event for a volume that could not be set up. @param volume name of the volume in the pod's spec. */
 export function mountFailureMessage(volume: string, error: unknown): string {
   const { step, volume: name } =
     error instanceof VolumeStepError ? error : { step: "MountVolume.SetUp failed", volume };

@@ -21,7 +21,8 @@ export function groupReadable(group: number | undefined, content: VolumeContent)
   );
 }
 
-/** Changes that give a new directory of `mode` to the group, readable or also writable. @returns no changes without a group. */
+/** Changes that make a new directory of `mode` belong to the group, which may read it and, if `writable`, also write it. @returns
+ *  no changes without a group. */
 export function groupDirectoryChanges(
   group: number | undefined,
   { path, mode, writable = false }: { readonly path: string; readonly mode: number; readonly writable?: boolean },

@@ -6,7 +6,7 @@ export interface VolumeMeasures extends SelinuxMeasures {
   mapped(plugin: string, ms: number, failed: boolean): void;
   /** An expansion of a volume has ended, successfully or not. */
   expanded(plugin: string, ms: number, failed: boolean): void;
-  /** @param ms in which all volumes of its pod were torn down together. */
+  /** A volume was torn down. @param ms duration for all volumes of its pod, which are torn down together. */
   tornDown(plugin: string, ms: number, failed: boolean): void;
   /** Like `tornDown`, for a raw block volume. */
   unmapped(plugin: string, ms: number, failed: boolean): void;
@@ -14,8 +14,8 @@ export interface VolumeMeasures extends SelinuxMeasures {
   deviceUnmapped(plugin: string, ms: number, failed: boolean): void;
 }
 
-/** Labels with which volumes are mounted. `isError`: the pod does not start; otherwise the volume is mounted without a label. `mode` is the
- *  access mode, such as RWOP; `plugin` includes the name of the CSI driver. */
+/** Labels with which volumes are mounted. If `isError`, the pod does not start; otherwise the volume is mounted without a label.
+ *  `mode` is the access mode, such as RWOP; `plugin` includes the name of the CSI driver. */
 export interface SelinuxMeasures {
   /** The label of a container cannot be computed. */
   selinuxContainerFailed(isError: boolean, mode: string): void;
@@ -23,6 +23,6 @@ export interface SelinuxMeasures {
   selinuxContainersDiffer(isError: boolean, mode: string): void;
   /** Pods share a volume with different labels. */
   selinuxPodsDiffer(isError: boolean, plugin: string, mode: string): void;
-  /** A volume has a label to mount with. */
+  /** A volume is about to be mounted with a label. */
   selinuxAdmitted(plugin: string, mode: string): void;
 }

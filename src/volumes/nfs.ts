@@ -51,7 +51,7 @@ export const nfs: VolumePlugin = {
 
 /** Mounts an export unless it is mounted already. Checks only the mount table: any access to the mount itself would hang while
  *  the server is unreachable.
- *  @returns the mount point. @throws in the kubelet's words. */
+ *  @returns the mount point. @throws an error in the kubelet's words. */
 async function mountExport(
   deps: SetUpDeps,
   { uid, name, server, path, options }: Export,

@@ -10,8 +10,8 @@ export function volumeDirectory(rootDir: string, uid: string, plugin: string, na
 
 const privateMode = 0o750;
 
-/** Changes that create a directory inside one of the pod's own directories. Those are private to the node and created on first
- *  use.
+/** Changes that create a directory inside one of the pod's own directories. The pod's own directories are accessible to the node
+ *  only, and are created on first use.
  *  @param part the pod's own directory that contains it. */
 export function podSubdirectory(
   rootDir: string,

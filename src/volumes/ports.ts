@@ -17,7 +17,7 @@ export type TrustAnchorSelection = Pick<
 
 /** Trust anchors of the cluster. */
 export interface TrustBundleSource {
-  /** PEM certificates without duplicates; empty if an optional bundle is missing. @throws in the kubelet's words. */
+  /** PEM certificates without duplicates; empty if an optional bundle is missing. @throws an error in the kubelet's words. */
   trustAnchors(selection: TrustAnchorSelection, signal: AbortSignal): Promise<string>;
 }
 
@@ -29,6 +29,6 @@ export interface PodCertificateCredentials {
 
 /** Certificates of pods, issued by signers of the cluster. */
 export interface PodCertificateSource {
-  /** The credentials for a source of a projected volume. @throws in the kubelet's words until they are issued. */
+  /** The credentials for a source of a projected volume. @throws an error in the kubelet's words until they are issued. */
   credentials(pod: Pod, volumeName: string, sourceIndex: number): PodCertificateCredentials;
 }

@@ -19,7 +19,7 @@ export function optionsOfVolume(pod: Pod, volume: string): readonly SELinuxOptio
   });
 }
 
-/** The label of files for a container with these options: user and level as requested, the rest as the target's policy has it. Empty if
+/** The label of files for a container with these options: user and level as requested, the rest from the target's policy. Empty if
  *  nothing is requested. A level that is not requested is random, as in the kubelet.
  *  @throws CodedError in the kubelet's words for an invalid label of the policy. */
 export function fileLabel(labels: ContainerLabels, options: SELinuxOptions, randomLevel: () => string): string {
@@ -52,7 +52,7 @@ function partsOf(label: string) {
     : { user, role, type, level: level.join(":") };
 }
 
-/** The access mode of a volume as metrics have it: the widest of its modes. */
+/** The access mode of a volume for metrics, such as `RWO`: the widest of its modes. */
 export function shortAccessMode({ spec }: PersistentVolume): string {
   const modes = spec?.accessModes ?? [];
   const known = [

@@ -8,7 +8,7 @@ import { UnprocessedVolumeError } from "./failure.ts";
 import type { SelinuxMeasures } from "./measures.ts";
 import { fileLabel, optionsOfVolume, randomLevel, shortAccessMode } from "./selinux-label.ts";
 
-/** A pod's use of a persistent volume, as far as its label depends on it. */
+/** A pod's persistent volume whose SELinux label is to be determined. */
 export interface LabelRequest {
   readonly pod: Pod;
   /** Name of the volume in the pod's spec. */
@@ -20,7 +20,8 @@ export interface LabelRequest {
   readonly plugin: string;
   /** True if the volume can be mounted with a label. */
   readonly isSupported: (signal: AbortSignal) => Promise<boolean>;
-  /** The label with which an earlier process has mounted the volume for the pod; empty: without one; undefined: it has not. */
+  /** The label with which an earlier process mounted the volume for the pod; empty if it has none, undefined if the volume is not
+   *  mounted. */
   readonly mountedLabel: (signal: AbortSignal) => Promise<string | undefined>;
 }
 
@@ -28,8 +29,9 @@ export interface LabelRequest {
 export interface SelinuxMounts {
   /** True when the target has SELinux. */
   isEnabled(signal: AbortSignal): Promise<boolean>;
-  /** The label with which a pod's volume is to be mounted; empty: without one; undefined: the target has no SELinux. The pod uses the volume
-   *  until it is released. @throws UnprocessedVolumeError in the kubelet's words if containers or pods need different labels. */
+  /** The label to mount a pod's volume with; empty to mount without one, undefined if the target has no SELinux. The pod counts as
+   *  a user of the volume until `release`. @throws UnprocessedVolumeError in the kubelet's words if containers or pods need
+   *  different labels. */
   labelOf(request: LabelRequest, signal: AbortSignal): Promise<string | undefined>;
   /** The pod's volumes are unmounted. */
   release(uid: string): void;
@@ -46,7 +48,7 @@ export interface SelinuxMountsDeps {
 interface LabelledVolume {
   /** The label of the first pod that uses the volume. */
   readonly requested: string;
-  /** The label with which it is mounted: empty if its access mode is not among those that are. */
+  /** The label with which the volume is mounted; empty if volumes of its access mode are mounted without labels. */
   readonly mounted: string;
   readonly pods: Set<string>;
 }
@@ -61,8 +63,8 @@ export function createSelinuxMounts(deps: SelinuxMountsDeps): SelinuxMounts {
   const isMounted = ({ spec }: PersistentVolume) =>
     deps.mountsAllModes || (spec?.accessModes?.length === 1 && spec.accessModes[0] === "ReadWriteOncePod");
 
-  /** The label that the pod's containers need; undefined if they need different ones, which only a volume that is mounted with a label
-   *  refuses. */
+  /** The label that the pod's containers need; undefined if they need different ones. That is an error only for a volume that is
+   *  mounted with a label. */
   const requestedBy = async ({ pod, name, volume }: LabelRequest, signal: AbortSignal) => {
     const mode = shortAccessMode(volume);
     const isStrict = isMounted(volume);
@@ -86,7 +88,7 @@ export function createSelinuxMounts(deps: SelinuxMountsDeps): SelinuxMounts {
 
   const isRecursive = ({ spec }: Pod) => spec.securityContext?.seLinuxChangePolicy === "Recursive";
 
-  /** The label to mount with, as far as the pod is concerned; undefined as above. */
+  /** The label to mount the volume with for this pod, regardless of other pods; undefined if the containers need different ones. */
   const labelFor = async (request: LabelRequest, isSupported: boolean, signal: AbortSignal) => {
     const label = await requestedBy(request, signal);
     return label !== undefined && (!isSupported || isRecursive(request.pod)) ? "" : label;

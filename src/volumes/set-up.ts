@@ -84,7 +84,7 @@ export function createSetUp(shared: VolumeDeps & SharedVolumeState) {
 
   /** Sets up a volume that is not ready, or refreshes it. The attempt continues if the signal aborts; only tearing down the
    *  pod's volumes stops it.
-   *  @throws with the text of the event. */
+   *  @throws an error with the text of the event. */
   const once = async (state: PodVolumes, volume: Volume, signal: AbortSignal) => {
     const setUp = state.setUps.get(volume.name) ?? coalesce(() => attempt(state, volume));
     state.setUps.set(volume.name, setUp);
@@ -111,7 +111,7 @@ export function createSetUp(shared: VolumeDeps & SharedVolumeState) {
         }
       }
     },
-    /** Cancels a pod's set-ups, and forgets the contents of its directories. */
+    /** Cancels a pod's set-ups, and forgets the content digests of its directories. */
     async cancel(state: PodVolumes, signal: AbortSignal) {
       state.ended.abort();
       await untilAborted(Promise.all(state.running), signal);
@@ -154,7 +154,7 @@ function createAttempt(deps: CommonDeps, retries: Backoff) {
       if (lost?.aborted) return attempt(state, volume);
       if (error instanceof UnprocessedVolumeError || error instanceof VolumePendingError) throw error;
       retries.next(retryKey(state, volume));
-      // The node stops, and its target refuses changes before its volumes end.
+      // The node is stopping: the target already rejects changes, although the pod's volumes have not ended.
       if (isAbort(error)) throw error;
       deps.events.event(
         podReference(state.pod),

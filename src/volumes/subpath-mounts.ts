@@ -27,7 +27,7 @@ export function createSubPathMounts(
         const target = `${podDirectory(rootDir, uid)}/volume-subpaths/${name}/${containerName}/${part.index}`;
         const below = normalizedSubPath(part.subPath);
         if (isTooLong(hostPath, below)) {
-          const message = "subPath exceeds the length limit of paths";
+          const message = "subPath exceeds the kernel's path length limit";
           log.warn({ uid, container: containerName, volume: part.volume }, message);
           throw new CodedError("failed_precondition", failureOf("prepare subPath", part, containerName));
         }
@@ -49,12 +49,12 @@ export function createSubPathMounts(
   };
 }
 
-/** The kubelet's text. */
+/** Error text as in the kubelet. */
 function failureOf(what: string, { volume }: Pick<SubPathMount, "volume">, containerName: string): string {
   return `failed to ${what} for volumeMount "${volume}" of container "${containerName}"`;
 }
 
-/** Paths that are opened one name at a time may be longer than the kernel allows a process to open. */
+/** True if the path, or one of its names, exceeds the kernel's length limits, so that no process could open it as a whole. */
 function isTooLong(base: string, below: string): boolean {
   if (Buffer.byteLength(`${base}/${below}`) > maxPathBytes) return true;
   return below.split("/").some((name) => Buffer.byteLength(name) > maxNameBytes);

@@ -39,7 +39,7 @@ export async function applyInMemory(
     try {
       return await host.fs.apply([...parents, mount, ...changes], signal);
     } catch (error) {
-      // The mount has failed, for a reason that mountMemoryDirectory finds out.
+      // The mount has failed; mountMemoryDirectory repeats it and reports the reason.
       if (!hasCode(error, "failed_precondition")) throw error;
     }
   }
@@ -66,8 +66,8 @@ async function mountMemoryDirectory(
   }
 }
 
-/** Size limit of a memory-backed volume: the smallest of its own limit, the pod's memory limit if all of the pod is limited, and
- *  the node's memory.
+/** Size limit of a memory-backed volume: the smallest of its own limit, the pod's memory limit if there is one for the whole pod,
+ *  and the node's memory.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 function memorySizeLimit({ allocatable }: Pick<VolumeDeps, "allocatable">, pod: Pod, sizeLimit?: string): TmpfsOptions {
   const podLimit = isPodLimited(pod, "memory") ? podLimits(pod, { overhead: true })["memory"] : undefined;

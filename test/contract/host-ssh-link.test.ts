@@ -65,7 +65,7 @@ describe("the SSH link to a host", () => {
     assert.throws(() => host.budget?.spend(2 ** 30), { code: "resource_exhausted" });
     const { reason, message } = await gone;
     assert.equal(reason, "LimitExceeded");
-    assert.match(message, /^the target sends more data than graftlet decodes for one node/);
+    assert.match(message, /^the target sends more data than graftlet accepts for one node/);
     await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable", message: /sends more data/ });
   });
 

@@ -109,7 +109,7 @@ describe("a hostile gRPC server", { timeout: 300_000 }, () => {
     assert.ok(events);
     await endure(async () => {
       const heard = Array.fromAsync(events(AbortSignal.timeout(20_000)));
-      await assert.rejects(heard, { message: /sends more data than graftlet decodes/ });
+      await assert.rejects(heard, { message: /sends more data than graftlet accepts/ });
     }, neighbour);
   });
 });

@@ -92,7 +92,7 @@ describe("a hostile Docker Engine", { timeout: 300_000 }, () => {
     }));
 
   for (const [attack, refused] of [
-    ["events without end", /^the target sends more data than graftlet decodes/],
+    ["events without end", /^the target sends more data than graftlet accepts/],
     ["an event without end", /^the Docker Engine sent a line of more than 4194304 bytes/],
   ] as const)
     test(`${attack}: the stream ends, and another engine is served`, () =>

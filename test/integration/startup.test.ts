@@ -82,10 +82,10 @@ describe("start-up", { timeout: 900_000 }, () => {
 
   test("refuses an invalid command line with one sentence: setting, value, remedy", async () => {
     const late = (...args: readonly string[]) => [...sound, ...args];
-    await refused([], /^graftlet: --kubeconfig is not given: .*; give --kubeconfig with the path of a kubeconfig$/);
+    await refused([], /^graftlet: --kubeconfig is not given: .*; set --kubeconfig to the path of a kubeconfig$/);
     await refused(
       ["--kubeconfig=/no/such"],
-      /^graftlet: --kubeconfig is "\/no\/such": there is no such file; give the path of one$/,
+      /^graftlet: --kubeconfig is "\/no\/such": there is no such file; set the path of an existing one$/,
     );
     await refused(
       late("--no-such-flag=1"),
@@ -123,7 +123,7 @@ describe("start-up", { timeout: 900_000 }, () => {
       ],
       [
         { imageGCHighThresholdPercent: 70 },
-        /imageGCLowThresholdPercent .* is 99: give less than imageGCHighThresholdPercent, which is 70$/,
+        /imageGCLowThresholdPercent .* is 99: set it below imageGCHighThresholdPercent, which is 70$/,
       ],
     ];
     for (const [fields, sentence] of wrong)

@@ -246,7 +246,7 @@ describe("statistics", { timeout: 600_000 }, () => {
       `/api/v1/nodes/${cluster.nodeName}/proxy/logs/way-out`,
     ]);
     assert.notEqual(code, 0);
-    assert.match(stderr, /leads out of \/var\/log/);
+    assert.match(stderr, /is outside \/var\/log/);
   });
 });
 

@@ -67,7 +67,7 @@ describe("network: auto on a machine whose Docker Engine runs the pods", { timeo
     await lab.edge.mustInside(["umount", "/usr/sbin/nft"]);
     const { reason, message = "" } = (await isolation()) ?? {};
     assert.equal(reason, "ServiceTunnelUnavailable");
-    assert.match(message, /When the node was new, nft does not work on the target: install nftables/);
+    assert.match(message, /When the node was created, nft does not work on the target: install nftables/);
   });
 
   test("an isolated node stays isolated, whether or not the chart says so", async () => {

@@ -65,7 +65,7 @@ function asVariant({ name, type, value }: UnitProperty): readonly unknown[] {
   return [name, [type, value]];
 }
 
-/** Number of a version such as `252.38-1~deb12u1` or `v245.4-1.fc32`; 0 for another text. */
+/** Major version number in a text such as `252.38-1~deb12u1` or `v245.4-1.fc32`; 0 for any other text. */
 export function versionOf(text: string): number {
   return Number(/^"?v?(\d+)/.exec(text)?.[1] ?? 0);
 }

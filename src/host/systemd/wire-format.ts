@@ -1,6 +1,6 @@
 import { CodedError } from "../../lib/errors.ts";
 
-/** Encodes and decodes the few D-Bus messages that graftlet uses. A general decoder would allocate whatever a sender's
+/** Encodes and decodes the few D-Bus messages that graftlet uses. A general decoder would allocate as much memory as a sender's
  *  signature asks for; this one decodes numbers and strings of small messages only.
  *  @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol */
 

@@ -116,7 +116,7 @@ function parseCacheDuration(given: unknown): number | undefined | "none" {
   return (typeof given === "string" ? parseDuration(given) : undefined) ?? "none";
 }
 
-/** Undefined if the value is not a valid `auth` map. */
+/** Parses an `auth` map; undefined if it is invalid. */
 function parseAuth(given: unknown): Logins | undefined {
   if (given === undefined || given === null) return [];
   if (!recordOf(given)) return undefined;

@@ -113,7 +113,7 @@ function cacheKeys(
   return { Image: key(image), Registry: key(registry), Global: key("<global>") };
 }
 
-/** Undefined: the plugin runs for the node; `nobody`: it does not run for this pod. */
+/** The service account that a plugin runs for: undefined if it runs for the node, `nobody` if it does not run for this pod. */
 async function identityFor(
   { token: tokenConfig }: CredentialProvider,
   { accounts, tokens }: PluginKeyringDeps,

@@ -1,7 +1,8 @@
 import type { ImageCredentialSource } from "./keyring.ts";
 import type { PullAccount, PullCredentials } from "./pull-records.ts";
 
-/** The credentials of a pull as recorded. Images pulled anonymously or with the node's credentials are accessible to all its pods. */
+/** The credentials of a pull as recorded. Images pulled anonymously or with the node's credentials are accessible to all pods of
+ *  the node. */
 export function toPullCredentials(source: ImageCredentialSource): PullCredentials {
   if (source?.secret) return { kubernetesSecrets: [source.secret] };
   if (source?.account) return { kubernetesServiceAccounts: [source.account] };
@@ -29,7 +30,7 @@ export function mergeCredentials(
   };
 }
 
-/** Key of the secret or service account that credentials came from, whatever its current content. */
+/** Key of the secret or service account that credentials came from, independent of its current content. */
 export function sourceKey({ namespace, name, uid }: PullAccount): string {
   return [namespace, name, uid].join("/");
 }

@@ -21,7 +21,7 @@ export function pullFailure(image: string, errors: readonly unknown[]): { reason
   return { reason, message: `image pull failed for ${image} ${why}${text.slice(reason.length)}` };
 }
 
-/** The code "unknown" is left out. (cri-client, remote_image.go) */
+/** Text of a pull error, without the code if that is "unknown". (cri-client, remote_image.go) */
 function pullErrorText(error: unknown): string {
   return error instanceof CodedError && error.code === "unknown" ? error.message : runtimeErrorText(error);
 }

@@ -35,7 +35,7 @@ export type PullManager = ReturnType<typeof createPullManager>;
 
 type SourcesOf = () => Promise<readonly ImageCredentialSource[]>;
 
-/** Number of recorded secrets from which on secrets that match only by name or only by content are not added: short-lived namespaces
+/** With this many recorded secrets, secrets that match only by name or only by content are no longer added: short-lived namespaces
  *  would make the record grow without limit. */
 const maxLooselyMatchedSecrets = 100;
 
@@ -91,7 +91,7 @@ export function createPullManager(deps: PullManagerDeps) {
 }
 
 /** The first of a pod's secrets that matches a recorded one by name or by content.
- *  @returns with it, whether to add it to the record for later pods. */
+ *  @returns the secret, and whether to add it to the record for later pods. */
 function matchingSecret(
   recorded: readonly PullSecret[],
   sources: readonly ImageCredentialSource[],

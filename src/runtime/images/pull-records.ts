@@ -116,7 +116,7 @@ function fileName(key: string): string {
   return `sha256-${createHash("sha256").update(key).digest("hex")}`;
 }
 
-/** Undefined if the content is not a valid record. */
+/** Parses a pull record; undefined if it is invalid. */
 function parseRecord(content: unknown): ImagePulledRecord | undefined {
   const { kind, imageRef, lastUpdatedTime, credentialMapping } = recordOf(content) ?? {};
   if (kind !== "ImagePulledRecord" || typeof imageRef !== "string") return undefined;

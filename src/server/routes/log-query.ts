@@ -88,7 +88,7 @@ async function sendServices(
     : pipeline(out, response, { signal });
   const written = copyServices(deps, { query, units, out }, within).then(
     () => out.end(),
-    (error: unknown) => out.destroy(new Error("cannot read a log of the target", { cause: error })),
+    (error: unknown) => out.destroy(new Error("cannot read log on the target", { cause: error })),
   );
   await Promise.all([sent, written]);
 }

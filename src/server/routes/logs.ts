@@ -61,7 +61,7 @@ async function stream(
   }
 }
 
-/** @param id in Kubernetes' format: `runtime://id`. @throws with the kubelet's text if the runtime has no answer. */
+/** @param id in Kubernetes' format: `runtime://id`. @throws an error with the kubelet's text if the runtime has no answer. */
 async function logSource({ runtime }: KubeletServerDeps, id: string, signal: AbortSignal): Promise<LogSource> {
   const containerId = id.replace(/^[^:]*:\/\//, "");
   try {

@@ -32,7 +32,7 @@ export function pprof({
     if (!profile) return sendError(response, 404, "Unknown profile");
     const query = queryOf(request.originalUrl);
     if (Number(query.get("debug") ?? 0) !== 0)
-      return sendError(response, 400, "only debug=0 is served: read the profile with go tool pprof");
+      return sendError(response, 400, "only debug=0 is supported: read the profile with go tool pprof");
     const seconds = secondsOf(query.get("seconds"), profile.seconds);
     if (seconds > maxSeconds) return sendError(response, 400, "profile duration exceeds server's WriteTimeout");
     try {
@@ -52,7 +52,7 @@ export function pprof({
   };
 }
 
-/** The requested seconds; the default for a text that is no positive integer, as in Go. */
+/** The requested seconds; the default if the text is not a positive integer, as in Go. */
 function secondsOf(text: string | null, byDefault: number): number {
   const seconds = /^\+?\d+$/.test(text ?? "") ? Number(text) : 0;
   return seconds > 0 ? seconds : byDefault;

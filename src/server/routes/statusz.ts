@@ -42,7 +42,8 @@ export function statusz(deps: Pick<KubeletServerDeps, "config" | "clock">): Hand
   });
 }
 
-/** The areas that a kubelet lists: those that do not belong to a web service of its server. A disabled endpoint never does. */
+/** The paths that a kubelet lists: those that its server handles outside of web services. `/logs` is among them only if its
+ *  endpoint is disabled. */
 function pathsOf({ config }: Pick<KubeletServerDeps, "config">): readonly string[] {
   return [
     "/configz",

@@ -34,7 +34,7 @@ export function systemLogs(deps: KubeletServerDeps): Handler {
     } catch (error) {
       if (signal.aborted || response.headersSent) return void response.destroy();
       const status = statuses[codeOf(error)] ?? 500;
-      if (status === 500) log.warn({ err: error }, "cannot read a log file of the target");
+      if (status === 500) log.warn({ err: error }, "cannot read log file on the target");
       sendText(response, status, status === 404 ? "404 page not found\n" : `${messageOf(error)}\n`);
     }
   };
@@ -47,7 +47,7 @@ async function serveLog(
 ): Promise<void> {
   const { files } = deps;
   const path = await files.realpath(posix.join(root, ...segments), signal);
-  if (!(await isLog(deps, path, signal))) return sendText(response, 403, `the path leads out of ${root}\n`);
+  if (!(await isLog(deps, path, signal))) return sendText(response, 403, `the path is outside ${root}\n`);
   const { kind, modifiedAt } = await files.lstat(path, signal);
   const name = segments.at(-1) ?? "logs";
   const isDirectory = kind === "directory";

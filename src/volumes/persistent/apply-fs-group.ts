@@ -39,7 +39,7 @@ export async function applyFSGroup(deps: GroupDeps, pod: Pod, path: string, sign
     return;
   }
   const [complaint = `exit status ${code}`] = complaints;
-  throw new CodedError("failed_precondition", `cannot give files to group ${group}: ${complaint}`);
+  throw new CodedError("failed_precondition", `cannot change the group of files to ${group}: ${complaint}`);
 }
 
 function reportSlowness({ events }: GroupDeps, pod: Pod, path: string): void {

@@ -25,8 +25,7 @@ export class DeviceMountError extends CodedError {
   }
 }
 
-/** Timeout of creating, checking or resizing a file system, which is never interrupted: a half-made one is worse than a late
- *  one. */
+/** Timeout of creating, checking or resizing a file system. The commands are not interrupted earlier, as that could damage it. */
 export const fsToolTimeoutMs = 600_000;
 const directoryMode = 0o750;
 
@@ -56,7 +55,7 @@ export async function mountDevice(deps: SetUpDeps, wanted: DeviceMount, signal: 
     );
   } catch (error) {
     await host.fs.apply([{ kind: "remove", path: at }]).catch(() => undefined);
-    // An unreachable target says nothing about its devices.
+    // If the target is unreachable, the state of its devices is unknown.
     const isKnown = hasCode(error, "failed_precondition");
     throw new DeviceMountError(messageOf(error), { cause: error, isMismatch: isMismatch && isKnown });
   }
@@ -68,7 +67,7 @@ export function reportMismatch(
   volume: PersistentVolume,
   { message }: DeviceMountError,
 ): void {
-  // A pod's own volume has no object.
+  // An inline volume has no PersistentVolume object.
   if (!volume.spec?.claimRef) return;
   const text = `MountVolume failed for volume ${JSON.stringify(volume.metadata.name)} ${message}`;
   events.event(volumeReference(volume), "Warning", "FailedMountOnFilesystemMismatch", text);

@@ -25,7 +25,7 @@ export const claim: VolumePlugin = {
   },
 };
 
-/** A pod's own volume of an in-tree type, mounted by the CSI driver that replaces the type.
+/** An inline volume of an in-tree type, mounted by the CSI driver that replaces the type.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#csi-migration */
 export const migrated: VolumePlugin = {
   refreshes: false,
@@ -35,7 +35,7 @@ export const migrated: VolumePlugin = {
   },
 };
 
-/** A pod's own iSCSI volume: as if a PersistentVolume had its source. The Secret is in the pod's namespace.
+/** An inline iSCSI volume, handled like a PersistentVolume with the same source. Its Secret is in the pod's namespace.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#iscsi */
 export const inlineIscsi: VolumePlugin = {
   refreshes: false,
@@ -47,7 +47,7 @@ export const inlineIscsi: VolumePlugin = {
   },
 };
 
-/** A persistent volume of a pod, and its name in the pod's spec; without a claim for a pod's own volume. */
+/** A persistent volume of a pod, and its name in the pod's spec. An inline volume has no claim. */
 type NamedVolume = Omit<BoundVolume, "claim"> & Partial<BoundVolume> & { readonly name: string };
 
 /** Sets up a persistent volume for a pod; expands it beforehand if it has a claim. */
@@ -91,7 +91,8 @@ async function setUpPersistent(
   };
 }
 
-/** The SELinux label with which a volume is mounted for its pod. @throws UnprocessedVolumeError if it cannot have it. */
+/** The SELinux label with which a volume is mounted for its pod. @throws UnprocessedVolumeError if containers or pods need
+ *  different labels. */
 function selinuxLabel(
   deps: SetUpDeps,
   plugin: PersistentVolumePlugin,
@@ -109,7 +110,7 @@ function selinuxLabel(
       id: plugin.id(volume),
       plugin: driver === undefined ? plugin.pluginName : `${plugin.pluginName}/${driver}`,
       isSupported: async (stop) => (await plugin.selinux?.isSupported(deps, volume, stop)) ?? false,
-      // Nothing of a new pod is mounted.
+      // A new pod has no mounts yet.
       mountedLabel: async (stop) => (deps.fresh ? undefined : plugin.selinux?.mountedLabel(deps, use, stop)),
     },
     signal,

@@ -66,7 +66,7 @@ function pathsOf({ rootDir }: Pick<VolumeDeps, "rootDir">, { pod, volume }: Volu
   };
 }
 
-/** Classifies the driver's error: while the volume is in use, permanent, or of this attempt only. */
+/** Classifies the driver's error: refused while the volume is in use, permanent, or worth a retry. */
 function expandFailure(error: unknown): CodedError {
   const why = messageOf(error);
   if (hasCode(error, "failed_precondition"))

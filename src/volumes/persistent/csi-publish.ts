@@ -93,7 +93,7 @@ export async function publishVolume(
   };
 }
 
-/** The CSIDriver object. @throws in the kubelet's words. */
+/** The CSIDriver object. @throws an error in the kubelet's words. */
 export async function readCsiDriver({ drivers }: SetUpDeps, driver: string, signal: AbortSignal) {
   return drivers.csiDriver(driver, signal).catch((error: unknown) => {
     throw csiPluginError("mounter.SetupAt failed to check volume lifecycle mode: ", error);
@@ -197,9 +197,9 @@ export async function publishRequest(
   };
 }
 
-/** Removes the directory of a mount that the driver did not make. If the driver may still be working on it, or may have mounted
- *  it earlier, the directory stays and the volume is unpublished at the pod's end.
- *  @param path the mount. @param isRepeated the driver was asked for it before. @throws the given error. */
+/** Removes the directory of a mount that the driver failed to make. If the driver may still be working on it, or may have mounted
+ *  it earlier, the directory stays, and the volume is unpublished when the pod ends.
+ *  @param path the mount. @param isRepeated true if the driver was asked to mount it before. @throws the given error. */
 export async function cleanUpFailedMount(
   { host, log }: SetUpDeps,
   { path, isRepeated }: { readonly path: string; readonly isRepeated: boolean },
@@ -265,7 +265,7 @@ function accessMode(mode: string, capabilities: CsiNodeCapabilities): AccessMode
   }
 }
 
-/** Error text for a secret that a mount refers to and that cannot be read. @param what name of the reference. */
+/** Error text for an unreadable secret of a mount. @param what name of the field that refers to the secret. */
 export function fetchSecretError(what: string): (secret: string, why: string) => string {
   return (secret, why) => `fetching ${what} ${secret} failed: ${why}`;
 }

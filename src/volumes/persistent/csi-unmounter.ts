@@ -35,8 +35,8 @@ export function csiVolumeId({ driver, volumeHandle }: CsiVolumeHandle): string {
   return `${driver}^${volumeHandle}`;
 }
 
-/** Unpublishes CSI volumes from pods, and unstages them from the node, by calls to their drivers. While a driver is
- *  unavailable they stay, and so does a mount whose volume is not known for sure.
+/** Unpublishes CSI volumes from pods, and unstages them from the node, by calls to their drivers. A volume stays while its driver
+ *  is unavailable. A mount stays, too, while it is uncertain which volume it shows.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
 export const csiUnmounter: PersistentVolumeUnmounter = {
   pluginName: csiPluginName,
@@ -56,7 +56,8 @@ export const csiUnmounter: PersistentVolumeUnmounter = {
   async listStaged(deps, known, signal) {
     const { staged, devices, published } = await deps.listVolumes(signal);
     const ids = new Set([...staged, ...devices.values()].filter(isReadable).map(volumeIdOf));
-    // A staged volume with unreadable metadata may be one that the caller or a pod knows.
+    // If the metadata of a staged volume is unreadable, the volume is recognized by its path among those that the caller or a pod
+    // knows.
     const unreadable = new Set(staged.filter(({ problem }) => problem).map(({ path }) => path));
     for (const id of [...known, ...published.filter(isReadable).map(volumeIdOf)])
       if (unreadable.has(stagingDirectory(deps.rootDir, id))) ids.add(id);

@@ -9,7 +9,7 @@ import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
 import { volumeDirectory } from "../paths.ts";
 
-// Metadata that a kubelet saves next to the mounts of CSI volumes. After a crash it tells which driver to call.
+// Metadata that a kubelet saves next to the mounts of CSI volumes. After a crash, it identifies the driver to call.
 
 /** A kubelet's `vol_data.json`. */
 export type VolumeData = Readonly<Record<string, string>>;
@@ -18,7 +18,7 @@ export type VolumeData = Readonly<Record<string, string>>;
 export interface VolumeDataDirectory {
   readonly path: string;
   readonly data: VolumeData;
-  /** Why its volume is not known: the file is missing or damaged, or belongs to another volume. `data` is empty then. */
+  /** Why the volume is unknown: the file is missing or damaged, or belongs to another volume. `data` is then empty. */
   readonly problem?: CodedError;
 }
 
@@ -78,8 +78,8 @@ export async function volumeDataAt(host: Host, mount: string, signal: AbortSigna
   return (await dataIn(host, posix.dirname(mount), () => true, signal)).data;
 }
 
-/** Removes the directory of an unmounted volume and its metadata. Only empty directories are deleted, and nothing if a driver
- *  has mounted something in or on the directory, which would be the volume's content.
+/** Removes the directory of an unmounted volume and its metadata. Only empty directories are deleted. Nothing is deleted while
+ *  something is mounted on or in the directory: that would be the volume's content.
  *  @throws failed_precondition if something is still mounted. */
 export async function removeMountDirectory(host: Host, mount: string, signal?: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);

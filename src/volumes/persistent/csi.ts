@@ -104,12 +104,12 @@ function volumeOf({ volume, readOnly, selinuxLabel }: VolumeUse): CsiVolume {
 
 /** Information from the cluster that staging and publishing need. */
 interface AttachedVolume {
-  /** Its driver's object. */
+  /** The CSIDriver object of the volume's driver. */
   readonly csiDriver: CSIDriver | undefined;
   readonly publishContext: Context;
 }
 
-/** Reads what the cluster knows of a volume; waits until it is attached, if the driver requires that. */
+/** Reads the CSIDriver object of a volume's driver and, if the driver requires attachment, waits until the volume is attached. */
 async function waitUntilAttached(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<AttachedVolume> {
   const source = csiSourceOf(use.volume);
   const csiDriver = await readCsiDriver(deps, source.driver, signal);

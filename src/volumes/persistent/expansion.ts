@@ -139,7 +139,7 @@ async function expandTracked(
   const waiting = { done: false, size: state.size };
   if (decision === "done") return { done: true, size };
   if (decision === "wait") return waiting;
-  // The user has since requested another size, and this one has failed: let the control plane take it back.
+  // The user has since requested another size, and this one has failed: let the control plane withdraw it.
   const givesUp = state.hasFailed && quantityNumber(requestedSize(claim)) !== quantityNumber(size);
   const isMarked = decision === "again" || resizeStatusOf(claim) === "NodeResizeInProgress";
   const marked = isMarked ? claim : await patchClaim(deps, claim, inProgressPatch(claim));

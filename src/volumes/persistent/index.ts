@@ -24,7 +24,7 @@ const commonFields = new Set(
   ].flatMap((names) => names.split(" ")),
 );
 
-/** Unmounters of the volume types that have more than a mount in the pod's directory. */
+/** Unmounters of the volume types for which it is not enough to unmount the pod's directory. */
 export const unmounters: readonly PersistentVolumeUnmounter[] = Object.values(plugins).flatMap(
   ({ unmounter }: PersistentVolumePlugin) => unmounter ?? [],
 );

@@ -11,31 +11,33 @@ import type { ChapSecrets } from "./iscsi-chap.ts";
 import type { IscsiDisk } from "./iscsi-disk.ts";
 import { type Iscsiadm, createIscsiadm } from "./iscsiadm.ts";
 
-/** The kubelet's bounds: paths that are enough, rounds in which the others are tried as well, rounds in all. */
+/** The kubelet's limits: the number of paths that suffices, the number of rounds in which missing paths are tried nevertheless, and
+ *  the maximum number of rounds. */
 const enoughPaths = 2;
 const minRounds = 2;
 const maxRounds = 5;
-/** Number of looks for a disk, and for a multipath device, one each second. */
+/** Number of checks for a disk, and for a multipath device, one per second. */
 const diskLooks = 30;
 const multipathLooks = 10;
 const lookIntervalMs = 1_000;
-/** Once there is one path, time after which portals that do not answer are left out, milliseconds: less than an attempt at the
- *  volume takes. */
+/** Time limit for further portals once there is one path, milliseconds. It is shorter than the timeout of an attempt to set up the
+ *  volume. */
 const furtherPortalsMs = 60_000;
 
 const byPath = "/dev/disk/by-path";
 
-/** Deps of work with a target's sessions, and its log in. */
+/** Dependencies for attaching a disk. */
 type AttachDeps = Pick<SetUpDeps, "host" | "clock" | "log" | "volumeStates">;
 
-/** Key of the lock of a target: two disks of one target would both log in, or one log out while the other logs in. */
+/** Key of the lock of a target: without it, two disks of one target could both log in, or one could log out while the other logs
+ *  in. */
 export function iscsiTargetKey(iqn: string): string {
   return `iSCSI target ${iqn}`;
 }
 
-/** Logs in to a disk's target where no session has been logged in yet, and makes the kernel look for its LUN.
- *  @param record called before the first login, with what undoes it: its effect has to survive a crash.
- *  @returns the multipath device, or the disk. @throws in the kubelet's words. */
+/** Logs in to a disk's target, except through portals that already have a session, and makes the kernel scan for the disk's LUN.
+ *  @param record records the disk before the first login, so that the login can be undone after a crash.
+ *  @returns the multipath device, or the disk. @throws an error in the kubelet's words. */
 export async function attachIscsiDisk(
   deps: AttachDeps,
   disk: IscsiDisk,
@@ -57,11 +59,11 @@ interface Attachment {
   readonly disk: IscsiDisk;
   readonly chap: ChapSecrets;
   readonly iscsiadm: Iscsiadm;
-  /** `tcp` if empty; undefined if the interface does not say it. */
+  /** Transport of the interface; empty means `tcp`, undefined that the interface has no such setting. */
   readonly transport: string | undefined;
 }
 
-/** Attaches by all portals, as far as they answer within the kubelet's number of rounds. @returns at least one path. */
+/** Attaches the disk through each portal that responds within the kubelet's number of rounds. @returns at least one path. */
 async function attachPaths(deps: AttachDeps, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
   const { disk, iscsiadm } = attachment;
   const paths = new Map<string, string>();
@@ -81,7 +83,7 @@ async function attachPaths(deps: AttachDeps, attachment: Attachment, signal: Abo
       }
     }
     if (paths.size === 0) {
-      // An interface that the volume has not made itself is not its to delete.
+      // Delete only an interface that was created for this volume.
       if (disk.initiatorName !== "") await iscsiadm.deleteInterface(disk.iface).catch(() => undefined);
       const why = `failed to get any path for iscsi disk, last err seen:\n${messageOf(lastError)}`;
       throw new CodedError("failed_precondition", why, { cause: lastError });
@@ -89,11 +91,11 @@ async function attachPaths(deps: AttachDeps, attachment: Attachment, signal: Abo
     if (paths.size === disk.portals.length || (paths.size >= enoughPaths && round >= minRounds)) break;
   }
   if (lastError !== undefined && paths.size < disk.portals.length)
-    deps.log.warn({ err: lastError, iqn: disk.iqn }, "cannot reach an iSCSI disk by all of its portals");
+    deps.log.warn({ err: lastError, iqn: disk.iqn }, "cannot reach iSCSI disk through all of its portals");
   return [...paths.values()];
 }
 
-/** A disk's portals: those with a session come first, so that an attempt that is cut short makes the next one shorter. */
+/** A disk's portals, those with a session first: after an interrupted attempt, the next one then takes less time. */
 async function loggedInFirst(
   { host }: AttachDeps,
   { portals, iqn, iface }: IscsiDisk,
@@ -104,7 +106,7 @@ async function loggedInFirst(
   return [...portals.filter(has), ...portals.filter((portal) => !has(portal))];
 }
 
-/** Attaches by one portal. @returns the path of the disk. @throws failed_precondition in the kubelet's words. */
+/** Attaches the disk through one portal. @returns the path of the disk. @throws failed_precondition in the kubelet's words. */
 async function attachPath(
   deps: AttachDeps,
   attachment: Attachment,
@@ -122,7 +124,7 @@ async function attachPath(
     throw new CodedError("failed_precondition", `could not parse iface file for ${disk.iface}`);
   const name = `ip-${portal.replace(/[[\]]/g, "")}-iscsi-${disk.iqn}-lun-${disk.lun}`;
   const path = await waitForDisk(deps, name, transport === "" || transport === "tcp", signal);
-  // Sessions of two interfaces with one portal share the name: the disk has to be that of this session.
+  // Sessions of two interfaces with one portal share this name: make sure that the disk belongs to this session.
   const own = await iscsiDiskName(deps.host, session, disk.lun, signal);
   if (own === undefined || (await ignoreNotFound(deps.host.fs.realpath(path, signal))) === `/dev/${own}`) return path;
   return `/dev/${own}`;
@@ -144,14 +146,13 @@ async function logIn({ log }: AttachDeps, { disk, chap, iscsiadm }: Attachment, 
   await iscsiadm.discover(portal, iface, chap.discovery);
   const warning = await iscsiadm.configure(node, chap.session);
   if (warning !== undefined)
-    log.warn({ iqn, portal, output: warning }, "cannot turn off the LUN scans of an iSCSI session");
+    log.warn({ iqn, portal, output: warning }, "cannot turn off automatic LUN scans of iSCSI session");
   await iscsiadm.login(node);
   const startup = await iscsiadm.setManualStartup(node);
-  if (startup !== undefined)
-    log.warn({ iqn, portal, output: startup }, "cannot set an iSCSI session to manual startup");
+  if (startup !== undefined) log.warn({ iqn, portal, output: startup }, "cannot set iSCSI session to manual startup");
 }
 
-/** Waits until udev has named a disk. @param isTcp otherwise the name begins with that of a PCI device.
+/** Waits until udev has named a disk. @param isTcp if false, the name begins with a PCI device.
  *  @throws failed_precondition in the kubelet's words. */
 async function waitForDisk(
   { host, clock }: AttachDeps,
@@ -173,7 +174,7 @@ async function waitForDisk(
   throw new CodedError("failed_precondition", `Timed out waiting for device at path ${path} after ${diskLooks}s`);
 }
 
-/** The multipath device above the paths, which takes a moment if there are several; otherwise the first path. */
+/** The multipath device above the paths, for which it waits if there are several portals; if none appears, the first path. */
 async function deviceOf(
   { host, clock }: AttachDeps,
   { portals }: IscsiDisk,

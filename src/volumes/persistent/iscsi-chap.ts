@@ -5,17 +5,18 @@ import type { VolumeUse } from "./plugin.ts";
 
 type Settings = readonly (readonly [name: string, value: string])[];
 
-/** Settings of records that authenticate by CHAP; undefined where a volume does not ask for it. */
+/** CHAP settings of discovery and session records; undefined if the volume does not use CHAP there. */
 export interface ChapSecrets {
   readonly discovery: Settings | undefined;
   readonly session: Settings | undefined;
 }
 
-/** Keys of the Secret below `discovery.sendtargets.auth.` and `node.session.auth.`; those ending in `_in` are the target's. */
+/** Keys of the Secret below `discovery.sendtargets.auth.` and `node.session.auth.`; those that end in `_in` are the target's
+ *  credentials (mutual CHAP). */
 const keys = ["username", "password", "username_in", "password_in"] as const;
 
-/** Reads the CHAP secrets that a volume asks for. A volume without a namespace for its Secret takes that of the pod.
- *  @throws in the kubelet's words. */
+/** Reads a volume's CHAP secrets. The Secret is in the pod's namespace if the volume names none.
+ *  @throws an error in the kubelet's words. */
 export async function chapSecretsOf(
   { objects }: Pick<VolumeDeps, "objects">,
   { pod, volume }: Pick<VolumeUse, "pod" | "volume">,
@@ -46,7 +47,7 @@ export async function chapSecretsOf(
   }
 }
 
-/** A value is one argument of a command. @throws failed_precondition, without the value. */
+/** Checks that a value can be passed as an argument of a command. @throws failed_precondition, without quoting the value. */
 function checkValue(key: string, value: string): string {
   if (!value.includes("\0")) return value;
   throw new CodedError("failed_precondition", `key ${key} of the secret has a NUL byte`);

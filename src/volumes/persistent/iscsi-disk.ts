@@ -19,18 +19,19 @@ export interface IscsiDisk {
   readonly iface: string;
   /** The configured interface that the copy is made from. */
   readonly initiatorInterface: string;
-  /** Empty for the target machine's own name. */
+  /** Initiator name (IQN); empty to use the one configured on the target machine. */
   readonly initiatorName: string;
 }
 
 type Source = NonNullable<NonNullable<PersistentVolume["spec"]>["iscsi"]>;
 
-/** Portals, IQNs and interfaces are words of a command line and parts of paths. The API server checks less than that. */
+/** Portals, IQNs and interfaces become arguments of commands and parts of paths. The API server does not validate them strictly
+ *  enough. */
 const portalPattern = /^(\[[0-9A-Fa-f:.%\w]+\](:\d{1,5})?|[A-Za-z0-9][\w.-]*(:\d{1,5})?|[0-9A-Fa-f:.]+)$/;
 const namePattern = /^(iqn|eui|naa)\.[\w.:-]+$/;
 const interfacePattern = /^\w[\w.:[\]%-]*$/;
 const maxLun = 255;
-/** Maximum length of a name of the iSCSI protocol. */
+/** Maximum length of an iSCSI name. */
 const maxNameLength = 223;
 
 /** The iSCSI source of a volume. @throws failed_precondition if it has none. */
@@ -39,7 +40,7 @@ export function iscsiSourceOf({ metadata, spec }: PersistentVolume): Source {
   throw new CodedError("failed_precondition", `volume ${metadata.name} does not reference an ISCSI volume type`);
 }
 
-/** The disk of a volume. Pure. @throws failed_precondition, a sentence with the field, for a value that is no address or name. */
+/** The disk of a volume. Pure. @throws failed_precondition, naming the field, for an invalid address or name. */
 export function iscsiDiskOf(volume: PersistentVolume): IscsiDisk {
   const { targetPortal, portals = [], iqn, lun, iscsiInterface, initiatorName = "" } = iscsiSourceOf(volume);
   const { name } = volume.metadata;
@@ -71,7 +72,7 @@ function checkInterface(name: string): string {
   return check("iscsiInterface", name, interfacePattern, "a name of an interface");
 }
 
-/** A portal without a port has the port of iSCSI. (kubelet, portalMounter) */
+/** Adds the default iSCSI port to a portal without a port. (kubelet, portalMounter) */
 function withPort(portal: string): string {
   return portal.includes(":") ? portal : `${portal}:3260`;
 }
@@ -82,7 +83,8 @@ export function iscsiDiskId({ iface, portals: [portal], iqn, lun }: IscsiDisk): 
   return `iface-${iface}/${portal}-${iqn}-lun-${lun}`;
 }
 
-/** The disk with this identity, without its further portals and its initiator name. Pure. @returns undefined for another text. */
+/** The disk with this identity, without its further portals and its initiator name. Pure. @returns undefined if the text is not the
+ *  identity of a disk. */
 export function iscsiDiskOfId(id: string): IscsiDisk | undefined {
   const parts = /^iface-([^/]+)\/([^/]+?)-((?:iqn|eui|naa)\.[^/]*)-lun-(\d{1,5})$/.exec(id);
   const [, iface = "", portal = "", iqn = "", lun = ""] = parts ?? [];
@@ -104,13 +106,13 @@ export function iscsiDirectories(rootDir: string, id: string): { readonly mounte
   return { mounted: `${mounts}/${id}`, mapped: `${devices}/${id}` };
 }
 
-/** The cluster's name of a volume that it attaches: with the portal as the volume's author wrote it. (kubelet, GetVolumeName) */
+/** Name of an attached volume in the Node's status, with the portal as written in the volume's spec. (kubelet, GetVolumeName) */
 export function iscsiAttachedName(volume: PersistentVolume): string {
   const { targetPortal, iqn, lun } = iscsiSourceOf(volume);
   return `${iscsiPluginName}/${targetPortal}:${iqn}:${lun}`;
 }
 
-/** Names that the cluster may have for a disk found on the node. */
+/** Names that a disk found on the node may have in the Node's status. */
 export function iscsiAttachedNames(id: string): readonly string[] {
   const disk = iscsiDiskOfId(id);
   if (!disk) return [];

@@ -3,8 +3,8 @@ import { ignoreNotFound } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { type IscsiDisk, iscsiDiskOfId } from "./iscsi-disk.ts";
 
-/** Name of the file that describes a disk, in its directory: below the mount of its file system, where that is mounted. A
- *  kubelet that takes over the node reads it. */
+/** Name of the file in a disk's directory that describes the disk; hidden while the disk's file system is mounted over the
+ *  directory. A kubelet that takes over the node reads it. */
 export const iscsiRecord = "iscsi.json";
 
 const maxRecordBytes = 64 * 1024;
@@ -25,9 +25,9 @@ export function iscsiRecordOf(disk: IscsiDisk): string {
   })}\n`;
 }
 
-/** Reads the record of a disk in its directory, once nothing is mounted there. Only what the directory's name does not say is
- *  taken from it: further portals, and whether the interface is the volume's own.
- *  @returns undefined if the identity is not that of a disk. */
+/** Reads the record of a disk in its directory, once nothing is mounted there. It supplies only what the directory's name does not
+ *  contain: the volume's name, further portals, and the initiator name.
+ *  @returns undefined if the text is not the identity of a disk. */
 export async function readIscsiDisk(
   { host }: { readonly host: Host },
   id: string,
@@ -41,7 +41,7 @@ export async function readIscsiDisk(
   return text === undefined ? disk : withIscsiRecord(disk, text, host);
 }
 
-/** Adds what a record says to a disk. */
+/** Adds the volume's name, further portals and the initiator name from a record to a disk. */
 export function withIscsiRecord(disk: IscsiDisk, text: Buffer, { budget }: Pick<Host, "budget"> = {}): IscsiDisk {
   const [own] = disk.portals;
   const { VolName, Portals, InitiatorName } = fieldsOf(text, budget);
@@ -57,7 +57,7 @@ export function withIscsiRecord(disk: IscsiDisk, text: Buffer, { budget }: Pick<
   };
 }
 
-/** Fields of a record; none if it cannot be parsed: a crash may have cut it off. */
+/** Fields of a record; empty if it cannot be parsed, for example because a crash truncated it. */
 function fieldsOf(text: Buffer, budget: Host["budget"]): Readonly<Record<string, unknown>> {
   try {
     const value = parseBoundedJson(text, budget);

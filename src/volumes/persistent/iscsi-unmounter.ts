@@ -12,7 +12,7 @@ import { unmapDevice, unmapOrphans, volumesMappedFor } from "./map-device.ts";
 import type { PersistentVolumeUnmounter, RetainedDirectory, UnmounterDeps, UnpublishDeps } from "./unmounter.ts";
 
 /** Unstages iSCSI disks: unmounts the file system, removes the disks from the kernel, and logs out of the target unless the node
- *  has another disk of it. Which disks there are is read from their directories, so it works after a crash, too. */
+ *  has another disk of it. Disks are found by their directories, so this also works after a crash. */
 export const iscsiUnmounter: PersistentVolumeUnmounter = {
   pluginName: iscsiPluginName,
   attachedNames: iscsiAttachedNames,
@@ -21,7 +21,7 @@ export const iscsiUnmounter: PersistentVolumeUnmounter = {
     try {
       const [mapped, hasLinks] = await Promise.all([mappedFor(deps, uid, signal), exists(deps, links, signal)]);
       for (const id of mapped) await unmapDevice(deps, iscsiDirectories(deps.rootDir, id).mapped, uid);
-      // The links go last: a later process finds the rest by them.
+      // The links are removed last, so that a later process still finds the mappings by them.
       if (hasLinks) await deps.host.fs.apply([{ kind: "remove", path: links, recursive: true }], signal);
       return [];
     } catch (reason) {
@@ -77,7 +77,7 @@ async function mappedFor(deps: UnpublishDeps, uid: string, signal: AbortSignal):
   return (await Promise.all(found)).flat();
 }
 
-/** Detaches a disk, then removes its directory, by which it is found again if this fails. */
+/** Detaches a disk, then removes its directory. If detaching fails, the directory stays, so that the disk is found again. */
 async function detachAndRemove(deps: UnmounterDeps, id: string, path: string, signal: AbortSignal): Promise<void> {
   const disk = await readIscsiDisk(deps, id, path, signal);
   if (disk)
@@ -106,7 +106,7 @@ async function detach(deps: UnmounterDeps, disk: IscsiDisk, path: string, signal
     await iscsiadm.deleteInterface(disk.iface);
 }
 
-/** Disks of the node besides the one in this directory. */
+/** Disks of the node, except the one in this directory. */
 async function otherDisks(deps: UnmounterDeps, path: string, signal: AbortSignal): Promise<readonly IscsiDisk[]> {
   const { mounts, devices } = iscsiDirectoriesOf(deps.rootDir);
   const found = [mounts, devices].map(async (all) =>
@@ -115,7 +115,8 @@ async function otherDisks(deps: UnmounterDeps, path: string, signal: AbortSignal
   return (await Promise.all(found)).flat().flatMap((id) => iscsiDiskOfId(id) ?? []);
 }
 
-/** Removes the kernel's disks of a LUN, and the multipath devices above them. What fails is logged: logging out ends them, too. */
+/** Removes the kernel's disks of a LUN, and the multipath devices above them. Failures are only logged, because logging out also
+ *  removes the disks. */
 async function deleteDisks({ host, log }: UnmounterDeps, { iqn, lun }: IscsiDisk, signal: AbortSignal): Promise<void> {
   const sessions = await iscsiSessionsOf(host, iqn, signal);
   const found = await Promise.all(sessions.map((session) => iscsiDiskName(host, session, lun, signal)));
@@ -124,10 +125,10 @@ async function deleteDisks({ host, log }: UnmounterDeps, { iqn, lun }: IscsiDisk
   for (const device of new Set(above.filter((one) => one !== undefined))) {
     const ran = await ignoreNotFound(host.run(command("multipath", [["-f", device]]), { signal }));
     if (ran?.code !== 0)
-      log.warn({ device, output: ran?.stderr.trim() }, "cannot flush the multipath device of an iSCSI disk");
+      log.warn({ device, output: ran?.stderr.trim() }, "cannot flush multipath device of iSCSI disk");
   }
   for (const name of disks)
     await deleteScsiDisk(host, name, signal).catch((err: unknown) =>
-      log.warn({ err, device: name }, "cannot remove an iSCSI disk from the kernel"),
+      log.warn({ err, device: name }, "cannot remove iSCSI disk from the kernel"),
     );
 }

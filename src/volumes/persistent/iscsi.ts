@@ -90,7 +90,8 @@ function idOf(volume: PersistentVolume): string {
   return iscsiDiskId(iscsiDiskOf(volume));
 }
 
-/** Waits until the cluster counts the volume as attached: it does not let two nodes have a disk that only one may write to. */
+/** Waits until the Node lists the volume as attached. The attach/detach controller attaches a single-node volume to one node at a
+ *  time. */
 async function waitUntilAttached(deps: SetUpDeps, { pod, volume }: VolumeUse, signal: AbortSignal): Promise<void> {
   const awaited = { id: idOf(volume), uid: pod.metadata.uid, name: iscsiAttachedName(volume) };
   deps.onAwaitingAttach(async () => false);
@@ -98,7 +99,7 @@ async function waitUntilAttached(deps: SetUpDeps, { pod, volume }: VolumeUse, si
   deps.onAwaitingAttach(undefined);
 }
 
-/** Attaches the disk; its record in the directory, written first, is how a later process finds what to undo.
+/** Attaches the disk. Its record is written to the directory first, so that a later process can undo the login.
  *  @returns the path of the device. @throws VolumeStepError in the kubelet's words. */
 async function attach(
   deps: SetUpDeps,

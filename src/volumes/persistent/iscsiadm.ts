@@ -3,10 +3,10 @@ import { CodedError, codeOf, hasCode, ignoreNotFound, messageOf } from "../../li
 import type { Host } from "../../seams/host.ts";
 import { type Option, command } from "../../seams/command.ts";
 
-/** Timeouts, milliseconds: a portal that does not answer must leave time for the volume's other portals. */
+/** Timeouts, milliseconds: a portal that does not respond must leave time for the volume's other portals. */
 const callTimeoutMs = 60_000;
 const discoveryTimeoutMs = 40_000;
-/** Bytes kept of what it prints: a discovery lists all targets of a portal. */
+/** Maximum output of iscsiadm that is kept, bytes: a discovery lists all targets of a portal. */
 const maxOutputBytes = 64 * 1024;
 
 /** Exit codes that mean that there is no such session, or no such record. @see https://github.com/open-iscsi/open-iscsi (iscsi_err.h) */
@@ -14,10 +14,10 @@ const notFoundCodes: readonly number[] = [2, 21];
 /** Exit code for an interface that a session uses. */
 const sessionExists = 15;
 
-/** What iscsiadm answered. */
+/** Result of a call of iscsiadm. */
 interface Answer {
   readonly code: number;
-  /** Both of its output streams. */
+  /** Standard output and standard error. */
   readonly output: string;
 }
 
@@ -28,8 +28,8 @@ export interface IscsiNode {
   readonly iface: string;
 }
 
-/** Settings of a record. A secret's value may be in the process list of the target while iscsiadm runs: it reads values from
- *  nowhere else. */
+/** Settings of a record. Secret values are visible in the target's process list while iscsiadm runs, because it accepts values only
+ *  as arguments. */
 type Settings = readonly (readonly [name: string, value: string])[];
 
 type Call = (options: readonly Option[], timeoutMs?: number) => Promise<Answer>;
@@ -53,7 +53,7 @@ export function createIscsiadm(host: Host, signal?: AbortSignal) {
 function interfaceCalls(call: Call) {
   const interfaces = (name: string, operation: string, ...more: readonly Option[]) =>
     call([["-m", "iface"], ["-I", name], ["-o", operation], ...more]);
-  /** Settings of an interface; one that is `<empty>` is an empty text. @throws with the exit code alone, as the kubelet. */
+  /** Settings of an interface; `<empty>` becomes an empty string. @throws an error with only the exit code, as in the kubelet. */
   const showInterface = async (name: string): Promise<ReadonlyMap<string, string>> => {
     const { code, output } = await interfaces(name, "show");
     if (code === 0) return iscsiSettingsOf(output);
@@ -61,8 +61,9 @@ function interfaceCalls(call: Call) {
   };
   return {
     showInterface,
-    /** Copies an interface under another name, with an initiator name. Only settings that differ are set: each takes a call.
-     *  @throws in the kubelet's words. */
+    /** Copies an interface under another name, with an initiator name. Only settings that differ are set, because each one takes a
+     *  call.
+     *  @throws an error in the kubelet's words. */
     async cloneInterface(from: string, to: string, initiatorName: string): Promise<void> {
       const params = new Map(await showInterface(from)).set("iface.initiatorname", initiatorName);
       const { code, output } = await interfaces(to, "new");
@@ -79,11 +80,11 @@ function interfaceCalls(call: Call) {
         throw failed(`iscsi: failed to update iface records: ${why}`);
       }
     },
-    /** Deletes an interface; one that does not exist is deleted already. */
+    /** Deletes an interface; does nothing if it does not exist. */
     async deleteInterface(name: string): Promise<void> {
       const { code, output } = await interfaces(name, "delete");
       if (code === 0 || notFoundCodes.includes(code)) return;
-      // It says the same of one that is missing as of a wrong parameter.
+      // iscsiadm reports a missing interface with the same code as an invalid parameter.
       if ((await interfaces(name, "show")).code === 0)
         throw failed(`iscsi: failed to delete iface: ${output} (exit status ${code})`);
     },
@@ -94,7 +95,7 @@ function discoveryCalls(call: Call) {
   const discoveries = (portal: string, iface: string, ...more: readonly Option[]) =>
     call([["-m", "discoverydb"], ["-t", "sendtargets"], ["-p", portal], ["-I", iface], ...more], discoveryTimeoutMs);
   return {
-    /** Asks a portal for its targets, which creates the records of their nodes. @throws in the kubelet's words. */
+    /** Asks a portal for its targets, which creates the records of their nodes. @throws an error in the kubelet's words. */
     async discover(portal: string, iface: string, chap: Settings | undefined): Promise<void> {
       await discoveries(portal, iface, ["-o", "new"]);
       const update = (name: string, value: string) => discoveries(portal, iface, ...assignment(name, value));
@@ -112,8 +113,8 @@ function sessionCalls(call: Call) {
   const nodes = ({ portal, iqn, iface }: IscsiNode, ...more: readonly Option[]) =>
     call([["-m", "node"], ["-p", portal], ["-T", iqn], ["-I", iface], ...more]);
   return {
-    /** Sets a session's record: only LUNs that the node asks for are scanned; CHAP.
-     *  @returns a warning if the first failed. @throws in the kubelet's words. */
+    /** Configures the record of a session: turns off automatic LUN scans, and sets CHAP.
+     *  @returns a warning if the scans could not be turned off. @throws an error in the kubelet's words. */
     async configure(node: IscsiNode, chap: Settings | undefined): Promise<string | undefined> {
       const update = (name: string, value: string) => nodes(node, ...assignment(name, value));
       const scan = await update("node.session.scan", "manual");
@@ -121,7 +122,7 @@ function sessionCalls(call: Call) {
       await applyChap("node.session.auth.authmethod", chap, update, { what, key: "session key" });
       return scan.code === 0 ? undefined : scan.output;
     },
-    /** Logs in; if that fails, the record is deleted. @throws in the kubelet's words. */
+    /** Logs in; if that fails, the record is deleted. @throws an error in the kubelet's words. */
     async login(node: IscsiNode): Promise<void> {
       const { code, output } = await nodes(node, "--login");
       if (code === 0) return;
@@ -133,7 +134,7 @@ function sessionCalls(call: Call) {
       const { code, output } = await nodes(node, ...assignment("node.startup", "manual"));
       return code === 0 ? undefined : output;
     },
-    /** Logs out, and deletes the record. One without a session, or without a record, is done. @throws with the output. */
+    /** Logs out, and deletes the record; a missing session or record is not an error. @throws an error with the output. */
     async logOut(node: IscsiNode): Promise<void> {
       for (const [options, what] of [
         [["--logout"], "detach disk"],
@@ -159,8 +160,8 @@ function failed(message: string): CodedError {
   return new CodedError("failed_precondition", message);
 }
 
-/** Makes a record authenticate by CHAP, if the volume asks for that. No error contains a value of the secret.
- *  @throws in the kubelet's words. */
+/** Makes a record authenticate by CHAP, if the volume uses CHAP. No error contains a value of the secret.
+ *  @throws an error in the kubelet's words. */
 async function applyChap(
   authMethod: string,
   settings: Settings | undefined,
@@ -178,7 +179,7 @@ async function applyChap(
   }
 }
 
-/** A text without the values of a secret. */
+/** Replaces the values of a secret in a text. */
 function without(text: string, settings: Settings): string {
   return settings.reduce((rest, [, value]) => rest.replaceAll(value, "…"), text);
 }

@@ -40,8 +40,8 @@ export function otherMountsOf(mounts: readonly Mount[], directory: string): read
     .map(({ path }) => path);
 }
 
-/** Unmounts a staged volume, unless a pod has a mount of it or of a subdirectory. Only the mount table is consulted, so it works
- *  after a crash, too.
+/** Unmounts a staged volume, unless a pod has a mount of it or of a subdirectory. Only the mount table is consulted, so this also
+ *  works after a crash.
  *  @returns true if it is unmounted. @throws failed_precondition if it cannot be unmounted. */
 export async function unmountStaged(
   { host, rootDir }: LocalStagingDeps,

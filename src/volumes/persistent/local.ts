@@ -159,7 +159,7 @@ async function pathKind({ host }: SetUpDeps, path: string, name: string, signal:
   return found.kind;
 }
 
-/** Warns if other pods use the volume with another group, which it keeps. */
+/** Emits a warning event if other pods use the volume with a different group, which the volume keeps. */
 async function warnGroupMismatch(
   { host, events }: SetUpDeps,
   { pod, volume }: VolumeUse,
@@ -211,7 +211,7 @@ async function resizeFileSystem({ host }: Pick<SetUpDeps, "host">, mounted: Moun
       `resize of device ${subject} failed: ${why}. ${argv[0]} output: ${output}`,
       { cause },
     );
-  // Never interrupted: a half-done resize is worse than a late one.
+  // Not interrupted earlier, as that could damage the file system.
   const { code, stdout, stderr } = await host.run(argv, { timeoutMs: fsToolTimeoutMs }).catch((error: unknown) => {
     throw fail(messageOf(error), "", error);
   });

@@ -75,7 +75,7 @@ async function bindDevice({ host }: SetUpDeps, device: string, path: string, sig
   return true;
 }
 
-/** Undoes the mapping of a device for one pod, except the link. Safe to repeat. @throws in the kubelet's words. */
+/** Undoes the mapping of a device for one pod, except the link. Safe to repeat. @throws an error in the kubelet's words. */
 export async function unmapDevice(
   { host }: Pick<UnpublishDeps, "host">,
   directory: string,
@@ -88,7 +88,7 @@ export async function unmapDevice(
 }
 
 /** Undoes mappings for pods that no longer exist.
- *  @param records names of files beside the mappings. @returns false if a pod that exists has the device mapped. */
+ *  @param records names of files in the directory that are not mappings. @returns false if a pod that exists has the device mapped. */
 export async function unmapOrphans(
   { host, rootDir }: Pick<UnpublishDeps, "host" | "rootDir">,
   directory: string,

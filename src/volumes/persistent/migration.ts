@@ -12,7 +12,7 @@ type Requirement = NonNullable<
 type Labels = Readonly<Record<string, string>>;
 type Translated = Partial<CsiSource> & Pick<CsiSource, "volumeHandle">;
 
-/** What a translation needs besides the source. */
+/** Input of a translation in addition to the source. */
 interface Owner {
   /** Name of the PersistentVolume, or of the pod's volume. */
   readonly name: string;
@@ -22,16 +22,16 @@ interface Owner {
   readonly annotations: Labels;
 }
 
-/** How volumes of an in-tree type become volumes of a CSI driver. */
+/** Translation of an in-tree volume type to its CSI driver. */
 interface Translation<Type extends keyof Volume & keyof Spec> {
   readonly driver: string;
-  /** Topology keys of the driver in place of a zone and a region. */
+  /** The driver's topology keys for a zone and for a region. */
   readonly zoneKey?: string;
   readonly regionKey?: string;
   accessModes?(modes: readonly string[]): string[];
-  /** Access mode of a pod's own volume; ReadWriteOnce if absent. */
+  /** Access mode of an inline volume; ReadWriteOnce if absent. */
   inlineMode?(source: NonNullable<Volume[Type]>): string;
-  /** Name of a pod's own volume; the driver and the handle if absent. */
+  /** Name of an inline volume; the driver and the handle if absent. */
   inlineName?(source: NonNullable<Volume[Type]>, handle: string): string;
   /** @throws CodedError if the source has no equivalent. */
   source(source: NonNullable<Volume[Type]> | NonNullable<Spec[Type]>, owner: Owner): Translated;
@@ -146,7 +146,7 @@ const translations: { readonly [Type in MigratedType]: Translation<Type> } = {
 
 type MigratedType = NonNullable<ReturnType<typeof migratedTypeOf>>;
 
-/** The volume as one of its type's CSI driver; volumes of other types are returned unchanged.
+/** Translates a volume of a migrated in-tree type to its CSI driver; volumes of other types are returned unchanged.
  *  @throws UnprocessedVolumeError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#csi-migration */
 export function migratedVolume(volume: PersistentVolume): PersistentVolume {
@@ -169,7 +169,7 @@ export function migratedVolume(volume: PersistentVolume): PersistentVolume {
   };
 }
 
-/** A pod's own volume of an in-tree type as a PersistentVolume of its CSI driver.
+/** Translates an inline volume of an in-tree type to a PersistentVolume of the type's CSI driver.
  *  @throws UnprocessedVolumeError in the kubelet's words. */
 export function migratedInlineVolume({ metadata }: Pod, volume: Volume): PersistentVolume {
   const type = migratedTypeOf(volume);
@@ -212,7 +212,7 @@ function options({
   return { ...(readOnly && { readOnly }), ...(fsType && { fsType }) };
 }
 
-/** `vol-1` of `vol-1`, and of `aws://ZONE/vol-1`. */
+/** The EBS volume ID: `vol-1` for `vol-1` as well as for `aws://ZONE/vol-1`. */
 function ebsVolumeId(id: string): string {
   if (!id.startsWith("aws://")) return id;
   const volume = /^aws:\/\/[^/]*\/+(vol-[^/]*)\/*$/.exec(id)?.[1];

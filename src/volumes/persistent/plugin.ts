@@ -11,21 +11,21 @@ export interface VolumeUse {
   readonly readOnly: boolean;
   /** Mount options of the volume, without duplicates, sorted. */
   readonly options: readonly string[];
-  /** SELinux label to mount with; empty: none; undefined: the target has no SELinux. */
+  /** SELinux label to mount with; empty to mount without one, undefined if the target has no SELinux. */
   readonly selinuxLabel?: string | undefined;
 }
 
 export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> &
   Pick<PersistentVolumeFacts, "space">;
 
-/** The mount option of an SELinux label; none for an empty one. */
+/** Mount options for an SELinux label; empty without a label. */
 export function labelOption(label: string | undefined): readonly string[] {
   return label ? [`context=${JSON.stringify(label)}`] : [];
 }
 
-/** Unstages a volume that is staged with another SELinux label, or without the one that it is to have.
+/** Unstages a volume that is staged with an SELinux label other than the required one, or without it.
  *  @param staged its label; empty without one, undefined if it is not staged. @returns true if it was unstaged.
- *  @throws UnprocessedVolumeError in the kubelet's words while a pod has it. */
+ *  @throws UnprocessedVolumeError in the kubelet's words while a pod uses it. */
 export async function unstageOtherLabel(
   { volumeStates }: SetUpDeps,
   { pluginName, id, unmounter }: PersistentVolumePlugin,
@@ -42,7 +42,8 @@ export async function unstageOtherLabel(
 export interface SelinuxSupport {
   /** True if this volume can be mounted with a label. */
   isSupported(deps: SetUpDeps, volume: PersistentVolume, signal: AbortSignal): Promise<boolean>;
-  /** The label with which an earlier process has mounted the volume for a pod; empty: without one; undefined: it has not. */
+  /** The label with which an earlier process mounted the volume for a pod; empty if it has none, undefined if the volume is not
+   *  mounted. */
   mountedLabel(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<string | undefined>;
 }
 
@@ -53,7 +54,7 @@ export interface PersistentVolumePlugin {
   /** Full name of the kubelet's plugin. */
   readonly pluginName: string;
   readonly supportsMountOptions: boolean;
-  /** Mounting with an SELinux label; absent if the type cannot. */
+  /** Support for mounting with an SELinux label; absent if the type has none. */
   readonly selinux?: SelinuxSupport;
   /** Identity of a volume on the node; equal identities are the same volume. @throws CodedError for a volume without one. */
   id(volume: PersistentVolume): string;
@@ -62,7 +63,7 @@ export interface PersistentVolumePlugin {
   /** Makes the volume ready on the node, once for all of its pods.
    *  @returns its staging path. @throws VolumeStepError with the step's name, or the text of the set-up's event. */
   stage(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<string>;
-  /** Makes a staged volume available to a pod. @param staged its staging path. @throws with the text of the FailedMount event. */
+  /** Makes a staged volume available to a pod. @param staged its staging path. @throws an error with the text of the FailedMount event. */
   publish(deps: SetUpDeps, use: VolumeUse, staged: string, signal: AbortSignal): Promise<PublishResult>;
   /** Sets up a block volume.
    *  @returns the device, with links resolved; the directory in which it is bound for each pod; how to read its size. Absent if

@@ -36,7 +36,7 @@ export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, sign
       throw new UnprocessedVolumeError(`volume ${volume.name} has volumeMode ${mode}, but is specified in ${use}`);
   /** The pod requests it read-only. */
   const readOnly = volume.persistentVolumeClaim?.readOnly === true;
-  // A device is used by containers as it is, not as files.
+  // Containers use the device itself, not files on it.
   return { claim, volume: found, readOnly, isDevice: mode === "Block" };
 }
 

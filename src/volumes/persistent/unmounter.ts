@@ -13,7 +13,7 @@ export interface UnpublishDeps extends ClockAndLog {
 }
 
 export interface UnmounterDeps extends UnpublishDeps {
-  /** Runs work that no other work with the same key may overlap. */
+  /** Runs work, one at a time for each key. */
   serialize<T>(key: string, work: () => Promise<T>): Promise<T>;
   readonly listVolumes: CsiVolumeLister;
 }
@@ -24,13 +24,13 @@ export interface RetainedDirectory {
   readonly reason: unknown;
 }
 
-/** Removes the volumes of one type from the target. All state is read from the target, so it works after a crash, too; every
- *  step is safe to repeat. */
+/** Removes the volumes of one type from the target. All state is read from the target, so this also works after a crash; every step
+ *  is safe to repeat. */
 export interface PersistentVolumeUnmounter {
   /** Full name of the kubelet's plugin. */
   readonly pluginName: string;
-  /** Present if volumes of this type are attached to the node: names that the cluster may have for one, which has to know which
-   *  of them are in use. */
+  /** Names that a volume may have in the Node's status, to report it as in use; absent if volumes of this type are not attached to
+   *  nodes. */
   readonly attachedNames?: (id: string) => readonly string[];
   /** Unpublishes a pod's volumes of this type, if that takes more than unmounting. @returns directories that must stay. */
   readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly RetainedDirectory[]>;

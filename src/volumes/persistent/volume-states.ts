@@ -70,12 +70,12 @@ export function createPersistentVolumeStates(
     isStaged: (id: string): boolean => staged.has(id),
     /** The volume is staged now. */
     markStaged: (id: string): void => void staged.add(id),
-    /** Unstages a volume that no pod has, while the caller is the one that works on it. @returns false if a pod has it. */
+    /** Unstages a volume that no pod uses; call it within `serialize`. @returns false if a pod uses it. */
     unstage,
     /** The pod is going to use an attached volume: it counts as in use until it is unstaged.
      *  @param name the cluster's name of the volume. */
     markInUse: inUse.markInUse,
-    /** The volume's driver requires no attachment: the cluster may detach it, whichever pod uses it. */
+    /** The volume's driver requires no attachment: it is not reported as in use, even if a pod uses it. */
     clearInUse: inUse.clear,
     /** Reconstructs staged volumes left by a previous process. @throws if the target cannot be read. */
     async recover(signal: AbortSignal) {
@@ -113,7 +113,7 @@ export function createPersistentVolumeStates(
   };
 }
 
-/** A lock per key, forgotten with its last user. */
+/** Creates one lock per key; a lock without users is dropped. */
 function createKeyedLock() {
   const locks = new Map<string, { users: number; readonly acquire: ReturnType<typeof createSemaphore> }>();
   return async <T>(key: string, work: () => Promise<T>): Promise<T> => {
@@ -151,7 +151,7 @@ function createPodSets() {
  *  known. */
 function createInUseTracker(onChange: (names: readonly string[]) => void) {
   const names = new Map<string, string>();
-  /** Volumes of an earlier process, with the names that each may have. */
+  /** Volumes of an earlier process, with the names that each may have in the Node's status. */
   const restored = new Map<string, readonly string[]>();
   const users = createPodSets();
   let isKnown = false;

@@ -55,7 +55,7 @@ interface HugePages {
   readonly medium: string;
 }
 
-/** Mounts huge pages on the directory. @throws in the kubelet's words for an unknown medium. */
+/** Mounts huge pages on the directory. @throws an error in the kubelet's words for an unknown medium. */
 async function mountHugePages(deps: SetUpDeps, pod: Pod, { path, medium }: HugePages, signal: AbortSignal) {
   const { uid } = pod.metadata;
   if (!isHugePages(medium)) throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);

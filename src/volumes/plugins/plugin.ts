@@ -63,6 +63,6 @@ export interface VolumeReady extends MountedVolume {
 export interface VolumePlugin {
   /** True if the content may change while the pod runs and must be refreshed. */
   readonly refreshes: boolean;
-  /** Sets up or refreshes the volume. Safe to repeat. @throws with the text of the FailedMount event. */
+  /** Sets up or refreshes the volume. Safe to repeat. @throws an error with the text of the FailedMount event. */
   setUp(deps: SetUpDeps, pod: Pod, volume: Volume, signal: AbortSignal): Promise<VolumeReady>;
 }

@@ -149,17 +149,17 @@ const refusals: readonly [string, string][] = [
   ["enableServer: 1", `${path}: enableServer (--enable-server) is 1: expected true or false`],
   [
     "clusterDNS: 10.0.0.1",
-    `${path}: clusterDNS (--cluster-dns) is "10.0.0.1": expected a list of texts such as ["a", "b"] (in a flag: a,b)`,
+    `${path}: clusterDNS (--cluster-dns) is "10.0.0.1": expected a list of strings such as ["a", "b"] (in a flag: a,b)`,
   ],
   [
     "systemReserved: {cpu: 1}",
-    `${path}: systemReserved (--system-reserved) is {"cpu":1}: expected a map from text to text, values in quotes (in a flag: key=value)`,
+    `${path}: systemReserved (--system-reserved) is {"cpu":1}: expected a map of strings, values in quotes (in a flag: key=value)`,
   ],
   ["authentication: true", `${path}: authentication is true: expected a group of fields; indent them below it`],
   ["cgroupDriver: docker", `${path}: cgroupDriver (--cgroup-driver) is "docker": expected cgroupfs or systemd`],
   [
     'staticPodURLHeader: {Authorization: "secret-value"}',
-    `${path}: staticPodURLHeader (--manifest-url-header) expected a map from header to a list of texts (in a flag: name:value)`,
+    `${path}: staticPodURLHeader (--manifest-url-header) expected a map from header to a list of strings (in a flag: name:value)`,
   ],
 ];
 for (const [body, sentence] of refusals) {
@@ -193,9 +193,12 @@ test("refuses a file that is not a KubeletConfiguration", () => {
     refused(`${kubeletFile("")}---\na: 1\n`),
     '--config is "/k": the file contains several documents; keep one',
   );
-  assert.equal(refusalOf(["--config=/none"]), '--config is "/none": there is no such file; give the path of one');
+  assert.equal(
+    refusalOf(["--config=/none"]),
+    '--config is "/none": there is no such file; set the path of an existing one',
+  );
   assert.equal(
     refusalOf(["--config-dir=/none"]),
-    '--config-dir is "/none": there is no such file; give the path of one',
+    '--config-dir is "/none": there is no such file; set the path of an existing one',
   );
 });

@@ -61,10 +61,10 @@ test("leave: refuses invalid combinations in a sentence", () => {
   const admin = ["--kubeconfig=/kubeconfig", "--nodes=/n.yaml"];
   assert.equal(
     refusal(...admin, "--deployment=edge"),
-    '--deployment is "edge": it has no namespace, and graftlet is not in a Pod; give NAMESPACE/NAME',
+    '--deployment is "edge": it has no namespace, and graftlet is not in a Pod; use NAMESPACE/NAME',
   );
-  assert.equal(refusal(...admin, "--deployment=a/b/c"), '--deployment is "a/b/c": give NAME, or NAMESPACE/NAME');
-  assert.equal(refusal(...admin, "--deployment=a/"), '--deployment is "a/": give NAME, or NAMESPACE/NAME');
+  assert.equal(refusal(...admin, "--deployment=a/b/c"), '--deployment is "a/b/c": use NAME or NAMESPACE/NAME');
+  assert.equal(refusal(...admin, "--deployment=a/"), '--deployment is "a/": use NAME or NAMESPACE/NAME');
   assert.match(refusal(...admin, "--deployment=a/b", "--node=one"), /stops graftlet for all nodes of the file; /);
   assert.equal(refusal(...admin, "--node=three"), '--node is "three": name one of the nodes in /n.yaml: one, two');
   assert.match(refusal(...admin, "--timeout=soon"), /^--timeout is "soon": expected a duration/);

@@ -20,7 +20,7 @@ test("the provider defaults to cri without settings", () => {
 test("directories are absolute and normalized", () => {
   assert.equal(nodeOf(["--root-dir=/srv//kubelet/"]).rootDir, "/srv/kubelet");
   assert.equal(nodeOf([]).certDir, "/var/lib/kubelet/pki");
-  assert.equal(refusalOf(["--root-dir=kubelet"]), '--root-dir is "kubelet": give an absolute path');
+  assert.equal(refusalOf(["--root-dir=kubelet"]), '--root-dir is "kubelet": use an absolute path');
 });
 
 test("node addresses are none, one, or one of each family", () => {
@@ -28,8 +28,8 @@ test("node addresses are none, one, or one of each family", () => {
   assert.deepEqual(nodeOf(["--node-ip=::"]).nodeIPs, ["::"]);
   assert.deepEqual(nodeOf(["--node-ip=10.0.0.1, fd00::1"]).nodeIPs, ["10.0.0.1", "fd00::1"]);
   assert.match(refusalOf(["--node-ip=10.0.0.1,10.0.0.2"]), /one address of each family$/);
-  assert.match(refusalOf(["--node-ip=10.0.0.1,::"]), /alone, or two real addresses$/);
-  assert.match(refusalOf(["--node-ip=here"]), /^--node-ip is "here": give an IP address/);
+  assert.match(refusalOf(["--node-ip=10.0.0.1,::"]), /alone, or two specific addresses$/);
+  assert.match(refusalOf(["--node-ip=here"]), /^--node-ip is "here": use an IP address/);
 });
 
 test("refuses labels that a node may not set on itself", () => {
@@ -105,7 +105,7 @@ test("several nodes have separate names, ports and directories", () => {
   assert.deepEqual(warnings, [
     {
       node: "b",
-      text: "enableControllerAttachDetach (--enable-controller-attach-detach) is not served yet: the node leaves attaching volumes to the controller",
+      text: "enableControllerAttachDetach (--enable-controller-attach-detach) is not supported yet: the node leaves attaching volumes to the controller",
     },
   ]);
   assert.equal(logging.verbosity, 3);
@@ -140,11 +140,11 @@ test("the process has its own health port; its nodes only if they set one", () =
   const refused = (fields: string) => refusalOf(["--nodes=/n.yaml"], file(fields));
   assert.equal(
     refused("nodes: [{name: a, port: 10248}]\n"),
-    "/n.yaml: healthzPort is 10248: node a listens on that port; give each its own",
+    "/n.yaml: healthzPort is 10248: node a listens on that port; use another one",
   );
   assert.equal(
     refused("healthzPort: 70000\nnodes: [{name: a}]\n"),
-    "/n.yaml: healthzPort is 70000: give a port from 1 to 65535, or 0 for none",
+    "/n.yaml: healthzPort is 70000: use a port from 1 to 65535, or 0 for none",
   );
   assert.match(refused("healthzBindAddress: here\nnodes: [{name: a}]\n"), /^\/n.yaml: healthzBindAddress is "here": /);
 });
@@ -154,22 +154,22 @@ test("refuses invalid lists of nodes", () => {
   assert.equal(refused("  []\n"), "/n.yaml: nodes is []: list at least one node");
   assert.equal(
     refused("- name: a\n- name: A\n"),
-    '/n.yaml: nodes[1].name is "a": another node has that name; give each its own',
+    '/n.yaml: nodes[1].name is "a": another node has that name; use unique names',
   );
   assert.equal(
     refused("- name: a\n  port: 1\n- name: b\n  port: 1\n"),
-    "/n.yaml: nodes[1].port is 1: node a listens on that port; give each its own",
+    "/n.yaml: nodes[1].port is 1: node a listens on that port; use another one",
   );
   assert.equal(
     refused("- name: a\n  rootDir: /r\n- name: b\n  rootDir: /r\n"),
-    '/n.yaml: nodes[1].rootDir is "/r": node a has that root directory; give each its own',
+    '/n.yaml: nodes[1].rootDir is "/r": node a has that root directory; use separate directories',
   );
   assert.equal(refused("- provider: cri\n"), "/n.yaml: nodes[0].name is not given; name the node");
   assert.equal(
     refused("- name: a\n  lables: {}\n"),
     "/n.yaml: nodes[0].lables is not a field of this configuration; did you mean labels?",
   );
-  assert.equal(refused("- name: a\n  port: 70000\n"), "node a: port (--port) is 70000: give a port from 1 to 65535");
+  assert.equal(refused("- name: a\n  port: 70000\n"), "node a: port (--port) is 70000: use a port from 1 to 65535");
   assert.match(
     refused("- name: a\n  kubeletConfiguration: {prot: 1}\n"),
     /^\/n\.yaml: nodes\[0\]\.kubeletConfiguration\.prot is 1: .*did you mean port\?$/,
@@ -307,6 +307,6 @@ test("applies the command line's limits of dead containers to each of several no
   assert.deepEqual(run(["--nodes=/n", ...flags], { "/n": nodes }).nodes[0]?.deadContainers, limits);
   assert.match(
     refusalOf(["--minimum-container-ttl-duration=-1s"]),
-    /^--minimum-container-ttl-duration is "-1s": give a value of 0 or more$/,
+    /^--minimum-container-ttl-duration is "-1s": use a value of 0 or more$/,
   );
 });

@@ -24,9 +24,9 @@ test("flags of the page override the file of all nodes", () => {
 
 test("refuses a page port that is in use or invalid", () => {
   const refused = (fields: string) => refusalOf(["--nodes=/n.yaml"], file(fields));
-  assert.equal(refused("pagePort: 4194"), "/n.yaml: pagePort is 4194: node b listens on that port; give each its own");
-  assert.equal(refused("pagePort: 10248"), "/n.yaml: pagePort is 10248: healthzPort has that port; give each its own");
+  assert.equal(refused("pagePort: 4194"), "/n.yaml: pagePort is 4194: node b listens on that port; use another one");
+  assert.equal(refused("pagePort: 10248"), "/n.yaml: pagePort is 10248: healthzPort uses that port; use another one");
   assert.match(refusalOf(["--page-port=10250"]), /^--page-port is 10250: node .* listens on that port/);
-  assert.equal(refusalOf(["--page-port=70000"]), "--page-port is 70000: give a port from 1 to 65535, or 0 for none");
+  assert.equal(refusalOf(["--page-port=70000"]), "--page-port is 70000: use a port from 1 to 65535, or 0 for none");
   assert.match(refusalOf(["--page-address=here"]), /^--page-address is "here": expected an IP address/);
 });

@@ -54,7 +54,7 @@ test("remove: requires the name of one of several nodes", () => {
   );
   assert.match(
     sentenceOf(() => removalOf("--node=one")),
-    /^--node is "one": it selects a node of the file of --nodes; /,
+    /^--node is "one": it selects a node of the --nodes file; /,
   );
   assert.match(
     sentenceOf(() => parseCommandLine(["--kubeconfig=/kubeconfig", "--yes"], filesIo(files))),

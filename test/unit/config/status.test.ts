@@ -34,7 +34,7 @@ test("refuses invalid status flags in a sentence", () => {
   );
   assert.match(
     sentenceOf(() => asked(["--status-socket=s"])),
-    /--status-socket is "s": give an absolute path/,
+    /--status-socket is "s": use an absolute path/,
   );
   assert.match(
     sentenceOf(() => asked(["-o", "yaml"])),

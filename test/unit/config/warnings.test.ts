@@ -26,7 +26,7 @@ test("warns of an unsupported setting in one line with the actual behaviour", ()
   const body =
     "staticPodPath: /etc/kubernetes/manifests\nstaticPodURL: http://127.0.0.1/\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
   assert.deepEqual(textsOf(run(["--config=/k", "--lock-file=/l"], { "/k": kubeletFile(body) })), [
-    "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
+    "lockFile (--lock-file) is not supported yet: graftlet locks its root directory instead",
   ]);
 });
 
@@ -59,14 +59,14 @@ test("every field and flag is read somewhere, or has a warning", () => {
 test("warns of ignored settings of the log's buffer", () => {
   const body = "logging: {format: text, flushFrequency: 1s}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
-    "logging.flushFrequency (--log-flush-frequency) is not served yet: graftlet writes each line to standard error immediately",
+    "logging.flushFrequency (--log-flush-frequency) is not supported yet: graftlet writes each line to standard error immediately",
   ]);
 });
 
 test("warns that containerfs thresholds are derived, as in the kubelet", () => {
   const body = "evictionHard: {containerfs.available: 5%, nodefs.available: 5%}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
-    "evictionHard (--eviction-hard) is not served yet: containerfs.available is ignored: the threshold of the file system that the layers are on holds, nodefs or imagefs",
+    "evictionHard (--eviction-hard) is not supported yet: containerfs.available is ignored: the nodefs or imagefs threshold applies, depending on which file system has the layers",
   ]);
 });
 
@@ -112,12 +112,12 @@ nodes: [{name: a}, {name: b, kubeletConfiguration: {logging: ${ofNode}}}]
   assert.deepEqual(warnings, [
     {
       node: "b",
-      text: "logging.format of one node is not served: all nodes of --nodes share one log; give --logging-format",
+      text: "logging.format of a single node has no effect: all nodes of --nodes share one log; use --logging-format",
     },
-    { node: "b", text: "logging.verbosity of one node is not served: all nodes of --nodes share one log; give -v" },
+    { node: "b", text: "logging.verbosity of a single node has no effect: all nodes of --nodes share one log; use -v" },
     {
       node: "b",
-      text: "logging.vmodule of one node is not served: all nodes of --nodes share one log; give --vmodule",
+      text: "logging.vmodule of a single node has no effect: all nodes of --nodes share one log; use --vmodule",
     },
   ]);
 });
@@ -128,7 +128,7 @@ test("accepts vmodule only in the text format, as the kubelet does", () => {
   assert.throws(() => run(["--vmodule=pleg=5"]), { message });
   const nodes = "apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\nnodes: [{name: a}]\n";
   assert.throws(() => run(["--nodes=/n", "--vmodule=pleg=5"], { "/n": nodes }), { message });
-  assert.throws(() => run(["--logging-format=text", `--vmodule=pleg=${2 ** 31}`]), /give verbosities of 0 or more/);
+  assert.throws(() => run(["--logging-format=text", `--vmodule=pleg=${2 ** 31}`]), /use verbosities of 0 or more/);
 });
 
 test("without a kubeconfig a node with static pods runs standalone with a warning, others do not start", () => {
@@ -150,14 +150,14 @@ test("warnings contain no values", () => {
 test("warns of gates that the kubelet implements and graftlet does not", () => {
   const warningsOf = (gates: string): readonly string[] => textsOf(run([`--feature-gates=${gates}`]));
   assert.deepEqual(warningsOf("EventedPLEG=true"), [
-    "feature gate EventedPLEG=true is not served yet: it changes nothing in graftlet",
+    "feature gate EventedPLEG=true is not supported yet: it has no effect in graftlet",
   ]);
   assert.deepEqual(warningsOf("EventedPLEG=false,SidecarContainers=true"), []);
   assert.deepEqual(warningsOf("APIServerIdentity=false"), [], "not the kubelet's");
   assert.deepEqual(warningsOf("KubeletCrashLoopBackOffMax=false"), [], "heeded");
   assert.deepEqual(warningsOf("GracefulNodeShutdown=false,GracefulNodeShutdownBasedOnPodPriority=false"), []);
   assert.deepEqual(warningsOf("AllAlpha=true"), [
-    "feature gate AllAlpha=true is not served yet: graftlet keeps its behaviour for alpha features",
+    "feature gate AllAlpha=true is not supported yet: graftlet keeps its behaviour for alpha features",
   ]);
 });
 

@@ -8,7 +8,7 @@ import { chargeStream, createTargetBudget } from "../../../src/lib/target-budget
 import { fakeClock } from "../../fakes/clock.ts";
 
 const mebibyte = 1024 * 1024;
-const exceeded = { code: "resource_exhausted", message: /^the target sends more data than graftlet decodes/ };
+const exceeded = { code: "resource_exhausted", message: /^the target sends more data than graftlet accepts/ };
 
 test("lets a target decode 512 MiB at once, and 64 MiB a second", async () => {
   const clock = fakeClock();

@@ -31,7 +31,7 @@ test("a target that has not changed can be continued", async () => {
 
 test("a target that has changed cannot be continued", async () => {
   const why = await check(async () => {}, "MemTotal: 8000000 kB\n");
-  assert.match(why ?? "", /^other than before: .*memoryBytes/);
+  assert.match(why ?? "", /^changed: .*memoryBytes/);
 });
 
 test("a target that another agent uses cannot be continued", async () => {

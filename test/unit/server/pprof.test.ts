@@ -85,7 +85,7 @@ test("/debug/pprof takes a profile for the requested or the default time, within
   ]);
   const refused = [
     ["profile?seconds=301", 400, "profile duration exceeds server's WriteTimeout\n"],
-    ["heap?debug=1", 400, "only debug=0 is served: read the profile with go tool pprof\n"],
+    ["heap?debug=1", 400, "only debug=0 is supported: read the profile with go tool pprof\n"],
     ["goroutine", 404, "Unknown profile\n"],
     ["profile/more", 404, "Unknown profile\n"],
   ] as const;

@@ -64,6 +64,6 @@ test("sets modes even if the group cannot be changed", async () => {
 test("fails if the tree cannot be walked", async () => {
   await using machine = await machineWith({ chown: refuse });
   await assert.rejects(machine.give(join(machine.directory, "absent")), {
-    message: /^cannot give files to group 4321: find: .*absent/,
+    message: /^cannot change the group of files to 4321: find: .*absent/,
   });
 });
