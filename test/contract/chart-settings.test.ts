@@ -5,7 +5,7 @@ import { objectsIn, ofKind, templateArguments, valueFiles } from "../harness/cha
 import { findHelm } from "../harness/helm.ts";
 import { must } from "../harness/processes.ts";
 
-describe("the chart under changed settings", { timeout: 600_000 }, () => {
+describe("the chart with settings other than the defaults", { timeout: 600_000 }, () => {
   let helm: string;
   const files = valueFiles();
   const valuesOf = (name: string) => files.find((file) => file.name === name)?.path ?? "";

@@ -9,7 +9,7 @@ export const aroundNodes: readonly Fault[] = [
     mistake: become(text("Recreate"), "RollingUpdate"),
     breaks: "An upgrade of the release runs two graftlets on one node.",
     assertion:
-      '"everything is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
+      '"renders everything as its golden file, which has no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)": Expected values to be strictly equal',
     foundBy: [contract("chart-render")],
   },
   {
@@ -18,7 +18,7 @@ export const aroundNodes: readonly Fault[] = [
     mistake: drop(text('"privateKey" "knownHosts" ')),
     breaks: "A private key from the values stands in a ConfigMap, which more people read than Secrets.",
     assertion:
-      '"key-in-values is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
+      '"renders key-in-values as its golden file, which has no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)": Expected values to be strictly equal',
     foundBy: [contract("chart-render")],
   },
   {
@@ -26,8 +26,7 @@ export const aroundNodes: readonly Fault[] = [
     in: "checkIntegrity",
     mistake: never(condition("expected")),
     breaks: "A release ships a Node that package-lock.json does not know.",
-    assertion:
-      '"Node is what package-lock.json says, for each architecture, or is not shipped": Missing expected exception',
+    assertion: '"ships only the Node.js of package-lock.json, for each architecture": Missing expected exception',
     foundBy: [unit("release/contents")],
   },
   {

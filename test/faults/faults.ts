@@ -30,7 +30,7 @@ export const faults: readonly Fault[] = [
     mistake: become(condition("text"), "before"),
     breaks: "A static pod's manifest that is edited changes nothing until graftlet is started again.",
     assertion:
-      '"a folders manifests are read by name, at the start, on a change and every period": Expected "actual" to be strictly unequal to',
+      '"reads the manifests of a directory by name: at the start, on changes and periodically": Expected "actual" to be strictly unequal to',
     foundBy: [unit("sources/file")],
   },
   {
@@ -56,7 +56,7 @@ export const faults: readonly Fault[] = [
     mistake: never(condition("needed", 1)),
     breaks: "The end of a pod with an iSCSI disk takes the disks of other pods away that are of the same target.",
     assertion:
-      '"stays logged in while the node has another disk of the target, and removes only the kernels disk of the first": Expected values to be strictly deep-equal',
+      '"stays logged in while the node has another disk of the target, and removes only the kernel\'s disk of the first": Expected values to be strictly deep-equal',
     foundBy: [unit("volumes/iscsi")],
   },
   {
@@ -65,7 +65,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(call("record")),
     breaks: "After a crash between login and mount the machine stays logged in to an iSCSI target for ever.",
     assertion:
-      '"writes the kubelets record of the disk before the first login": Expected values to be strictly deep-equal',
+      '"writes the kubelet\'s record of the disk before the first login": Expected values to be strictly deep-equal',
     foundBy: [unit("volumes/iscsi")],
   },
   {
@@ -73,7 +73,8 @@ export const faults: readonly Fault[] = [
     in: "decideExpansion",
     mistake: drop(operand("||", "NodeResizeInProgress")),
     breaks: "A claim whose volume was growing when graftlet was killed never gets its new size.",
-    assertion: '"a claim that is in NodeResizeInProgress: expand": Expected values to be strictly equal',
+    assertion:
+      '"the decision for a claim that is in NodeResizeInProgress is "expand"": Expected values to be strictly equal',
     foundBy: [unit("volumes/expansion")],
   },
   {
@@ -162,8 +163,7 @@ export const faults: readonly Fault[] = [
     in: "writeAtomically",
     mistake: negate(operand("&&", "..", 1)),
     breaks: "A key that is removed from a ConfigMap leaves a dangling link in the volumes of running pods.",
-    assertion:
-      '"nothing is written when nothing differs, also by a writer that starts anew": Expected values to be strictly equal',
+    assertion: '"writes nothing if nothing changed, also after a restart": Expected values to be strictly equal',
     foundBy: [unit("volumes/atomic-writer")],
   },
   {
@@ -181,7 +181,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(text('[ ! -e "$target" ] || umount "$target" 2>/dev/null')),
     breaks: "A container with a subPath that starts again sees the old version of its ConfigMap for ever.",
     assertion:
-      '"a container that starts again sees what the part is then: an objects newer version, a file in a directorys place": waited 60 s in vain for again: to have started again',
+      '"a restarted container sees the current content: an object\'s newer version, a file in place of a directory": waited 60 s in vain for again: to have started again',
     foundBy: [integration("volumes-subpath", "a restarted container sees the current content")],
   },
   {
@@ -189,7 +189,7 @@ export const faults: readonly Fault[] = [
     in: "hostPath",
     mistake: become(property("parents"), "false"),
     breaks: "A hostPath of type DirectoryOrCreate is not made where its parent is missing: the pod waits for ever.",
-    assertion: '"hostPath: each type takes what it names": test timed out after 60000ms',
+    assertion: '"hostPath: each type accepts its file kind": test timed out after 60000ms',
     foundBy: [unit("volumes/plugins")],
   },
   {
@@ -197,7 +197,7 @@ export const faults: readonly Fault[] = [
     in: "expand",
     mistake: never(condition("$")),
     breaks: "$$(NAME) in a command comes out with its second dollar sign.",
-    assertion: '"$$(A) → $(A)": Expected values to be strictly equal',
+    assertion: '"expands $$(A) to $(A)": Expected values to be strictly equal',
     foundBy: [unit("pod/expand")],
   },
   ...pulls,
@@ -225,7 +225,7 @@ export const faults: readonly Fault[] = [
     mistake: become(condition("containers"), "(usage.volumes.get(name) ?? 0) > bytes"),
     breaks: "A container may write more into its layer than its limit of ephemeral-storage.",
     assertion:
-      '"a containers limit covers the writable layer and logs of its latest instance": Expected values to be strictly equal',
+      '"a container\'s limit covers the writable layer and logs of its latest instance": Expected values to be strictly equal',
     foundBy: [unit("eviction/manager")],
   },
   {
@@ -261,7 +261,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(element("portForward")),
     breaks: "Whoever may read nodes/proxy can connect to every port in every pod.",
     assertion:
-      '"every path asks for its subresources in order, upgrades too, and is refused in the kubelets words": GET /portForward/ns/p',
+      "\"checks each path's subresources in order, also for upgrades, and refuses in the kubelet's words\": GET /portForward/ns/p",
     foundBy: [unit("server/authorization")],
   },
   {
@@ -270,7 +270,7 @@ export const faults: readonly Fault[] = [
     mistake: become(result("ended"), "($) === 0 ? 0 : 1"),
     breaks: "kubectl exec on a node with Docker ends with 1, whatever code the command failed with.",
     assertion:
-      '"gives the commands exit code, and its output apart from its errors": Expected values to be strictly deep-equal',
+      '"returns the command\'s exit code, and stdout separate from stderr": Expected values to be strictly deep-equal',
     foundBy: [integration("kubectl", "returns the command's exit code", "ssh-docker")],
   },
   {
@@ -296,7 +296,7 @@ export const faults: readonly Fault[] = [
     mistake: become(call("jitter"), "($ + 0.4)"),
     breaks: "A node's certificate is renewed once it has expired: the API server knows the node no more.",
     assertion:
-      '"approves its own requests if permitted, and leaves invalid ones": never: () => certificate.current() !== first',
+      '"approves its own requests if permitted, but not invalid ones": never: () => certificate.current() !== first',
     foundBy: [unit("certificates/issued")],
   },
   {
@@ -326,7 +326,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(text("-json")),
     breaks: "Log collectors find dangling links on a node with Docker.",
     assertion:
-      '"the logs path leads to Dockers file before the container starts, also over an older link": Expected values to be strictly equal',
+      '"links the log path to Docker\'s file before the container starts, replacing an older link": Expected values to be strictly equal',
     foundBy: [unit("providers/docker/container/containers")],
   },
   {
@@ -335,7 +335,7 @@ export const faults: readonly Fault[] = [
     mistake: become(value("keepaliveIntervalMs"), "35_000"),
     breaks: "A target that has gone silent counts as reachable for two minutes: its node stays Ready.",
     assertion:
-      '"the node reports a link that is dead in one direction, to agent, within 15 s, and recovers": waited 30 s in vain for: the nodes Ready condition to be False for LinkDown (last: nothing yet)',
+      '"the node reports a link that is dead in one direction, to agent, within 15 s, and recovers": waited 30 s in vain for: the node\'s Ready condition to be False for LinkDown (last: nothing yet)',
     foundBy: [integration("ssh-faults", "the node reports a link that is dead in one direction", "ssh")],
   },
   {
@@ -364,7 +364,7 @@ export const faults: readonly Fault[] = [
     in: "providers/ssh/**/prelude.sh",
     mistake: drop(text(' "$1"/.*')),
     breaks: "On a target over SSH a ConfigMap that changes stays as it was in the volumes of running pods.",
-    assertion: `"list returns names and kinds of a directory's entries; links are links": Expected values to be strictly deep-equal`,
+    assertion: `"list returns names and kinds of a directory's entries without following links": Expected values to be strictly deep-equal`,
     foundBy: [contract("host-ssh")],
   },
   {
@@ -373,7 +373,7 @@ export const faults: readonly Fault[] = [
     mistake: negate(condition("follow")),
     breaks: "A container that puts a link in its volume has files of the machine removed with its pod.",
     assertion:
-      '"mkdir creates nothing through a dangling link, and changes no mode of what replaces the directory": Expected values to be strictly equal',
+      '"mkdir creates nothing through a dangling link, and changes no mode of a file that replaces the directory": Expected values to be strictly equal',
     foundBy: [contract("host-local")],
   },
   ...aroundNodes,

@@ -26,7 +26,7 @@ export const hostile: readonly Fault[] = [
     mistake: always(condition("isProcessError")),
     breaks: "An unhandled error in the work of one node ends all of them.",
     assertion:
-      '"unhandled: an error event stops the work in which it occurred, and no other": Expected values to be strictly deep-equal',
+      '"an unhandled error from an error event stops only the work in which it occurred": Expected values to be strictly deep-equal',
     foundBy: [unit("process/unhandled-errors")],
   },
 ];

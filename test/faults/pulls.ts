@@ -8,7 +8,7 @@ export const pulls: readonly Fault[] = [
     in: "findOrPull",
     mistake: never(condition("Always", 1)),
     breaks: "With imagePullPolicy Always a container runs the image that is on the machine, however old.",
-    assertion: '"is pulled though it is there under Always": Expected values to be strictly deep-equal',
+    assertion: '"pulls a present image again with policy Always": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/images-puller")],
   },
   {
@@ -33,7 +33,7 @@ export const pulls: readonly Fault[] = [
     in: "createPasses",
     mistake: never(condition("hasCreated")),
     breaks: "A pull that failed is made a second time before its pod is seen to wait.",
-    assertion: "something failed after something was made",
+    assertion: "after a second, like a relist, if the pass fails after creating something",
     foundBy: [unit("sync/passes")],
   },
   {

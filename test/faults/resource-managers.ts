@@ -62,7 +62,8 @@ export const resourceManagers: readonly Fault[] = [
     in: "createIdRanges.allocate",
     mistake: never(condition("has")),
     breaks: "Two pods with user namespaces have the same user IDs on the machine.",
-    assertion: '"fails in the kubelet\'s words once all ranges are taken": Expected values to be strictly deep-equal',
+    assertion:
+      '"fails with the kubelet\'s message once all ranges are taken": Expected values to be strictly deep-equal',
     foundBy: [unit("user-namespaces/id-ranges")],
   },
   {

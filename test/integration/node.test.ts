@@ -7,7 +7,7 @@ import { hugePageBytes, images } from "../harness/pods.ts";
 import { particulars } from "../harness/particulars.ts";
 import { kubectlTimeout } from "../harness/wait.ts";
 
-describe("the node", { timeout: 600_000 }, () => {
+describe("registration and status of the Node", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
 
@@ -152,14 +152,14 @@ describe("the node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("reports its own events", async () => {
+  test("emits events about the Node", async () => {
     await cluster.waitFor("the node's events", async () => {
       const reasons = await events();
       return ["Starting", "NodeReady", "NodeHasSufficientMemory"].every((reason) => reasons.includes(reason));
     });
   });
 
-  test("reports being cordoned and uncordoned", async () => {
+  test("emits an event when the Node is cordoned or uncordoned", async () => {
     const said = (reason: string) =>
       cluster.waitFor(`the event ${reason}`, async () => (await events()).includes(reason));
     await cluster.mustKubectl(["cordon", cluster.nodeName]);

@@ -292,7 +292,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.deepEqual([...heard].toSorted(), ["there: far", "web: web"]);
   });
 
-  test("limited to namespaces, reaches the API server and DNS, and refuses Services of other namespaces", async () => {
+  test("with serviceNamespaces, pods reach the API server and DNS, and no Services of other namespaces", async () => {
     const { cluster } = lab;
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].ssh.serviceNamespaces={elsewhere}"]);
     await cluster.waitFor(
@@ -304,7 +304,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.match(version.text, /"major": "1"/);
   });
 
-  test("leaves nothing on the machine once it is switched off, and reports the condition", async () => {
+  test("the tunnel leaves nothing on the machine once it is switched off, and the condition reports it", async () => {
     const { cluster } = lab;
     assert.match(await rules(), /table ip graftlet-/);
     await lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=51"]);
@@ -317,7 +317,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("uninstall with drain removes all of it, also after graftlet was killed", async () => {
+  test("uninstall with drain removes the tunnel completely, also after graftlet was killed", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=onUninstall=drain"]);
     await lab.cluster.waitFor("the rules", async () => (await rules()).includes("redirect to"), 60_000);
     await releaseOf(lab).kill();

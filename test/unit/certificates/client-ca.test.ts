@@ -43,7 +43,7 @@ test("cluster CA: undefined before the first response, reports changes, keeps th
   await done;
 });
 
-test("cluster CA: retries after a timeout", async () => {
+test("cluster CA: retries a read that timed out", async () => {
   const clock = fakeClock();
   const answers = [
     (signal: AbortSignal) => untilAborted(new Promise<string>(() => undefined), signal),

@@ -258,7 +258,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
 
 for (const { kind, promised, absent } of cells) {
   if (absent !== undefined) continue;
-  test(`${kind} container: ${promised}`, (t) => checks[promised](kind, t));
+  test(`${kind} container keeps the promises for ${promised}`, (t) => checks[promised](kind, t));
 }
 
 describe("the table of container kinds", () => {

@@ -62,7 +62,7 @@ test("without reservations everything is allocatable, and no amount becomes nega
   assert.deepEqual([left["cpu"], left["memory"]], ["0", "0"]);
 });
 
-test("subtracts huge pages from memory", () => {
+test("subtracts huge pages from allocatable memory", () => {
   const capacity = nodeCapacity({
     facts: { ...facts, hugepages: { "hugepages-1Gi": 2 * gi } },
     storageBytes: gi,

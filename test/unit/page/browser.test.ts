@@ -43,7 +43,7 @@ test("converts counters to rates, and restarts them with their container", () =>
   assert.deepEqual(track.at, [0, 10_000, 20_000]);
 });
 
-test("limits the points of a track", () => {
+test("limits the number of points in a series", () => {
   const track = newTrack();
   for (let index = 0; index < keptPoints + 20; index++) addSample(track, index, { cpu: index });
   assert.deepEqual(

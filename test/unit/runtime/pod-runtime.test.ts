@@ -51,7 +51,7 @@ test("without its RuntimeClass a pod gets no sandbox, with the kubelet's event, 
   assert.deepEqual(await states(), [running("c")]);
 });
 
-test("init containers run one after another, then the others; a new sandbox starts over with nothing of the old one left", async () => {
+test("init containers run one after another, then the others; a new sandbox starts over after everything of the old one is removed", async () => {
   const { runtime, unlogged, see, pass, states } = rig();
   const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
   const end = async (name: string) =>

@@ -30,7 +30,7 @@ test("runs each file with providers that it supports, with a reason", () => {
   }
 });
 
-test("make test and make test-more run the matrix and all contracts; ONLY, PROVIDER and ALL select what is supported", () => {
+test("make test and make test-more run the matrix and all contracts; ONLY, PROVIDER and ALL select supported combinations", () => {
   const rows = Object.values(integration).reduce((sum, { on, more = [] }) => sum + on.length + more.length, 0);
   assert.equal(run.size, named("contract").length + rows);
   const [first] = further;
