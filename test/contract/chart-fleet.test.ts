@@ -79,7 +79,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     assert.deepEqual(verbs, [[["nodes"], ["get", "delete"]]]);
   });
 
-  test("has policies for the machines' Services only if graftlet creates these Services", async () => {
+  test("renders policies for the machines' Services only if graftlet creates these Services", async () => {
     const always = ["approvals", "certificates", "fleet", "machines", "proxy", "taints"];
     const ofServices = ["approvals.server", "approvals.services", "endpoints", "endpoints.addresses"];
     assert.deepEqual(policiesIn(await rendered()), [...always, ...ofServices].toSorted());

@@ -62,7 +62,7 @@ describe("the chart with settings other than the defaults", { timeout: 600_000 }
         assert.ok(metadata?.annotations?.["helm.sh/hook"], `${kind} ${metadata?.name}`);
   });
 
-  test("may watch the API servers' endpoints only if egress tunnels lead to them", async () => {
+  test("the account may watch the API servers' endpoints only if egress tunnels lead to them", async () => {
     const values = valuesOf("one-over-ssh");
     const role = async (...more: readonly string[]) => {
       const text = await must([helm, ...templateArguments("--values", values, ...more)]);

@@ -28,7 +28,7 @@ export const faults: readonly Fault[] = [
     name: "manifest-change",
     in: "createManifestSet.holdingOf",
     mistake: become(condition("text"), "before"),
-    breaks: "A static pod's manifest that is edited changes nothing until graftlet is started again.",
+    breaks: "Changes of a static pod's manifest have no effect until graftlet restarts.",
     assertion:
       '"reads the manifests of a directory by name: at the start, on changes and periodically": Expected "actual" to be strictly unequal to',
     foundBy: [unit("sources/file")],
@@ -37,7 +37,8 @@ export const faults: readonly Fault[] = [
     name: "manifest-url-header",
     in: "createHttpSource",
     mistake: drop(entry("given")),
-    breaks: "A server of manifests that asks for staticPodURLHeader refuses the node: its static pods never start.",
+    breaks:
+      "A manifest server that requires staticPodURLHeader rejects the node's requests, so its static pods never start.",
     assertion: '"reads one pod or a PodList, with the configured headers": Expected values to be strictly equal',
     foundBy: [unit("sources/http", "reads one pod or a PodList, with the configured headers")],
   },
@@ -45,7 +46,7 @@ export const faults: readonly Fault[] = [
     name: "claim-of-another",
     in: "boundVolume",
     mistake: never(condition("uid", 2)),
-    breaks: "A claim that is deleted and made anew gets the volume, with the data, of its predecessor.",
+    breaks: "A claim that is deleted and re-created gets the volume and the data of its predecessor.",
     assertion:
       '"fails at once, in the kubelet\'s words, if the volume is bound to another claim": Expected "actual" to be strictly unequal to',
     foundBy: [unit("volumes/claims")],
@@ -54,7 +55,7 @@ export const faults: readonly Fault[] = [
     name: "iscsi-last-disk",
     in: "detach",
     mistake: never(condition("needed", 1)),
-    breaks: "The end of a pod with an iSCSI disk takes the disks of other pods away that are of the same target.",
+    breaks: "When a pod with an iSCSI disk ends, other pods lose their disks of the same iSCSI target.",
     assertion:
       '"stays logged in while the node has another disk of the target, and removes only the kernel\'s disk of the first": Expected values to be strictly deep-equal',
     foundBy: [unit("volumes/iscsi")],
@@ -63,7 +64,7 @@ export const faults: readonly Fault[] = [
     name: "iscsi-record-missing",
     in: "attachIscsiDisk",
     mistake: drop(call("record")),
-    breaks: "After a crash between login and mount the machine stays logged in to an iSCSI target for ever.",
+    breaks: "After a crash between login and mount, the machine stays logged in to the iSCSI target forever.",
     assertion:
       '"writes the kubelet\'s record of the disk before the first login": Expected values to be strictly deep-equal',
     foundBy: [unit("volumes/iscsi")],
@@ -81,7 +82,7 @@ export const faults: readonly Fault[] = [
     name: "pod-removed",
     in: "createApiServerSource",
     mistake: drop(operand("&&", "get")),
-    breaks: "A pod that is deleted by force runs on until another pod of the node changes.",
+    breaks: "A pod that is deleted by force keeps running until another pod of the node changes.",
     assertion:
       '"deletion by force: the object is removed at once, processes and directories follow": waited 60 s in vain for: the directory of the forced pod to go (last: nothing yet)',
     foundBy: [unit("sources/apiserver"), integration("pods-end", "deletion by force")],
@@ -102,7 +103,7 @@ export const faults: readonly Fault[] = [
     name: "host-port-protocol",
     in: "hostPortsFree",
     mistake: negate(operand("&&", "protocol")),
-    breaks: "Two pods get one host port; a server of UDP and one of TCP cannot share a port's number.",
+    breaks: "Two pods get the same host port; a TCP server and a UDP server cannot use the same port number.",
     assertion: '"host ports conflict by address, protocol and number": Expected values to be strictly deep-equal',
     foundBy: [unit("admission/chain")],
   },
@@ -110,7 +111,7 @@ export const faults: readonly Fault[] = [
     name: "deadline-from-now",
     in: "createPasses",
     mistake: drop(operand("??", "shown")),
-    breaks: "After a restart of graftlet a pod's activeDeadlineSeconds begin anew.",
+    breaks: "After a restart of graftlet, a pod's activeDeadlineSeconds start again.",
     assertion:
       '"counts the deadline from the start time of the pod, or from now if it has not started": Expected values to be strictly deep-equal',
     foundBy: [unit("sync/passes-deadline")],
@@ -119,7 +120,7 @@ export const faults: readonly Fault[] = [
     name: "grace-period",
     in: "criContainers.stopContainer",
     mistake: become(property("timeout"), "0n"),
-    breaks: "Containers are killed at once in place of having their grace period.",
+    breaks: "Containers are killed at once instead of after their grace period.",
     assertion:
       '"deletion: SIGTERM is handled, and the object is removed once runtime and machine are clean": ENOENT: no such file or directory, open farewell/said',
     foundBy: [integration("pods-end", "deletion: SIGTERM is handled")],
@@ -128,7 +129,7 @@ export const faults: readonly Fault[] = [
     name: "newest-container",
     in: "observePod",
     mistake: become(result("createdAt"), "-($)"),
-    breaks: "After a restart a pod's status shows the container that ended, not the one that runs.",
+    breaks: "After a restart, a pod's status shows the exited container instead of the running one.",
     assertion:
       '"restart policies: Always restarts after exit 0, OnFailure after a failure, Never not at all": waited 60 s in vain for always: a restart',
     foundBy: [integration("pods", "restart policies: Always restarts")],
@@ -137,7 +138,7 @@ export const faults: readonly Fault[] = [
     name: "replaced-addresses",
     in: "statusPatch",
     mistake: drop(element("$patch")),
-    breaks: "A pod that got a new sandbox shows its old address beside the new one: clients connect to nobody.",
+    breaks: "A pod with a new sandbox also shows its old address, to which clients fail to connect.",
     assertion: '"the patch has changed fields, and nulls for removed ones": Expected values to be strictly deep-equal',
     foundBy: [unit("status/merge")],
   },
@@ -145,7 +146,7 @@ export const faults: readonly Fault[] = [
     name: "static-unready",
     in: "createVerdicts",
     mistake: drop(operand("??", "mirror")),
-    breaks: "A static pod that was ready is not, for a while, after each restart of the agent.",
+    breaks: "A ready static pod is not ready for a while after each restart of the agent.",
     assertion: "the mirror pod's status takes precedence over the node's own",
     foundBy: [unit("probes/probes")],
   },
@@ -153,7 +154,7 @@ export const faults: readonly Fault[] = [
     name: "probe-timeout",
     in: "criContainers.execSync",
     mistake: become(property("timeout"), "0n"),
-    breaks: "A probe's command that hangs is no failure: a pod that answers nobody stays Ready.",
+    breaks: "A hanging probe command is not a failure, so a pod that does not respond stays Ready.",
     assertion:
       '"readiness probes fail a command that exceeds its timeout": waited 60 s in vain for: an event Unhealthy Readiness probe failed: command timed out: "sleep 20" timed out after 1s of slow (last: nothing yet)',
     foundBy: [integration("probes", "readiness probes fail a command that exceeds its timeout")],
@@ -170,7 +171,8 @@ export const faults: readonly Fault[] = [
     name: "subpath-mode",
     in: "bindSubPaths",
     mistake: drop(text(' && chmod "$mode" .')),
-    breaks: "A directory that is made for a subPath is root's alone: a container of another user cannot read it.",
+    breaks:
+      "A directory that is created for a subPath is accessible only to root, so a container of another user cannot read it.",
     assertion:
       '"subPath mounts mount a directory, a file, a missing path, a path named by the environment, and a path of a read-only volume": Expected values to be strictly equal',
     foundBy: [integration("volumes-subpath", "subPath mounts mount a directory")],
@@ -179,7 +181,7 @@ export const faults: readonly Fault[] = [
     name: "subpath-again",
     in: "bindSubPaths",
     mistake: drop(text('[ ! -e "$target" ] || umount "$target" 2>/dev/null')),
-    breaks: "A container with a subPath that starts again sees the old version of its ConfigMap for ever.",
+    breaks: "A restarted container with a subPath sees the old version of its ConfigMap forever.",
     assertion:
       '"a restarted container sees the current content: an object\'s newer version, a file in place of a directory": waited 60 s in vain for again: to have started again',
     foundBy: [integration("volumes-subpath", "a restarted container sees the current content")],
@@ -188,7 +190,7 @@ export const faults: readonly Fault[] = [
     name: "host-path-parents",
     in: "hostPath",
     mistake: become(property("parents"), "false"),
-    breaks: "A hostPath of type DirectoryOrCreate is not made where its parent is missing: the pod waits for ever.",
+    breaks: "A hostPath of type DirectoryOrCreate is not created if its parent is missing, so the pod waits forever.",
     assertion: '"hostPath: each type accepts its file kind": test timed out after 60000ms',
     foundBy: [unit("volumes/plugins")],
   },
@@ -196,7 +198,7 @@ export const faults: readonly Fault[] = [
     name: "dollar-escape",
     in: "expand",
     mistake: never(condition("$")),
-    breaks: "$$(NAME) in a command comes out with its second dollar sign.",
+    breaks: "$$(NAME) in a command keeps its second dollar sign.",
     assertion: '"expands $$(A) to $(A)": Expected values to be strictly equal',
     foundBy: [unit("pod/expand")],
   },
@@ -205,7 +207,7 @@ export const faults: readonly Fault[] = [
     name: "crash-loop",
     in: "createCrashLoop",
     mistake: become(value("initialDelayMs"), "1_000"),
-    breaks: "A container that fails at once is started again every second.",
+    breaks: "A container that fails at once is restarted every second.",
     assertion:
       '"the first restart is immediate, then 10 s, 20 s, 40 s … five minutes after each exit": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/crash-loop")],
@@ -223,7 +225,7 @@ export const faults: readonly Fault[] = [
     name: "layer-limit",
     in: "firstExceededLimit",
     mistake: become(condition("containers"), "(usage.volumes.get(name) ?? 0) > bytes"),
-    breaks: "A container may write more into its layer than its limit of ephemeral-storage.",
+    breaks: "A container can write more to its writable layer than its ephemeral-storage limit.",
     assertion:
       '"a container\'s limit covers the writable layer and logs of its latest instance": Expected values to be strictly equal',
     foundBy: [unit("eviction/manager")],
@@ -232,7 +234,7 @@ export const faults: readonly Fault[] = [
     name: "device-variables",
     in: "mergeDevices",
     mistake: become(property("environment"), "new Map()"),
-    breaks: "Containers do not get the variables that name their devices: NVIDIA's runtime gives them none.",
+    breaks: "Containers do not get the variables that name their devices, so NVIDIA's runtime adds no device.",
     assertion:
       '"a container gets the environment, mounts and devices of its plugin, and reports device health": Expected values to be strictly deep-equal',
     foundBy: [unit("devices/allocate")],
@@ -241,7 +243,7 @@ export const faults: readonly Fault[] = [
     name: "resize-pod-cgroup",
     in: "resizePod",
     mistake: negate(condition("increases", 2)),
-    breaks: "A pod whose limits are lowered in place keeps the old ones as a whole.",
+    breaks: "A pod whose limits are lowered in place keeps its old pod-level limits.",
     assertion:
       '"raises the pod limits before those of its containers: memory, CPU limits, then shares": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/resize")],
@@ -250,7 +252,7 @@ export const faults: readonly Fault[] = [
     name: "cri-resize",
     in: "criContainers.updateContainerResources",
     mistake: become(argument("send", 2), "{ ...$, linux: undefined }"),
-    breaks: "A pod that is resized shows its new limits and keeps the old ones.",
+    breaks: "A resized pod shows its new limits, but the old ones stay in effect.",
     assertion:
       '"raises and lowers resources without a restart, as status, events and cgroups show": Expected values to be strictly deep-equal',
     foundBy: [integration("resize", "raises and lowers resources without a restart")],
@@ -259,7 +261,7 @@ export const faults: readonly Fault[] = [
     name: "proxy-may-forward",
     in: "podActionAreas",
     mistake: drop(element("portForward")),
-    breaks: "Whoever may read nodes/proxy can connect to every port in every pod.",
+    breaks: "A user with read access to nodes/proxy can connect to every port in every pod.",
     assertion:
       "\"checks each path's subresources in order, also for upgrades, and refuses in the kubelet's words\": GET /portForward/ns/p",
     foundBy: [unit("server/authorization")],
@@ -268,7 +270,7 @@ export const faults: readonly Fault[] = [
     name: "exec-exit-code",
     in: "streamExec",
     mistake: become(result("ended"), "($) === 0 ? 0 : 1"),
-    breaks: "kubectl exec on a node with Docker ends with 1, whatever code the command failed with.",
+    breaks: "kubectl exec on a node with Docker exits with 1, whatever the command's exit code.",
     assertion:
       '"returns the command\'s exit code, and stdout separate from stderr": Expected values to be strictly deep-equal',
     foundBy: [integration("kubectl", "returns the command's exit code", "ssh-docker")],
@@ -277,7 +279,7 @@ export const faults: readonly Fault[] = [
     name: "forward-refused",
     in: "forwardTo",
     mistake: negate(condition("hasSentData")),
-    breaks: "kubectl port-forward says nothing where nobody listens on the port.",
+    breaks: "kubectl port-forward reports no error if nothing listens on the port.",
     assertion: '"v4: reports a failed connection on its error channel": Expected values to be strictly equal',
     foundBy: [unit("streams/port-forward-spdy"), unit("streams/port-forward-websocket")],
   },
@@ -294,7 +296,7 @@ export const faults: readonly Fault[] = [
     name: "late-renewal",
     in: "createCurrentPair.take",
     mistake: become(call("jitter"), "($ + 0.4)"),
-    breaks: "A node's certificate is renewed once it has expired: the API server knows the node no more.",
+    breaks: "A node's certificate is renewed only after it has expired, so the API server rejects the node.",
     assertion:
       '"approves its own requests if permitted, but not invalid ones": never: () => certificate.current() !== first',
     foundBy: [unit("certificates/issued")],
@@ -303,7 +305,7 @@ export const faults: readonly Fault[] = [
     name: "lease-holder",
     in: "createLease",
     mistake: drop(operand("/", "4")),
-    breaks: "The node's lease runs out between two renewals: the control plane takes a healthy node for lost.",
+    breaks: "The node's Lease expires between two renewals, so the control plane marks a healthy node as unreachable.",
     assertion:
       '"creates the lease with the Node as owner, then renews it every quarter of its duration": Expected values to be strictly deep-equal',
     foundBy: [unit("node/lease")],
@@ -312,7 +314,7 @@ export const faults: readonly Fault[] = [
     name: "docker-host-ip",
     in: "sandboxSpec",
     mistake: become(property("HostIp"), '""'),
-    breaks: "A hostPort with a hostIP is open to everybody on a node with Docker.",
+    breaks: "A hostPort with a hostIP is open on all addresses of a node with Docker.",
     assertion:
       '"lets pods share a host port on different addresses, one of them the loopback": waited 60 s in vain for on-address: to be Ready',
     foundBy: [
@@ -333,7 +335,7 @@ export const faults: readonly Fault[] = [
     name: "ssh-dead-peer",
     in: "openConnection",
     mistake: become(value("keepaliveIntervalMs"), "35_000"),
-    breaks: "A target that has gone silent counts as reachable for two minutes: its node stays Ready.",
+    breaks: "A silent target counts as reachable for two minutes, so its node stays Ready.",
     assertion:
       '"the node reports a link that is dead in one direction, to agent, within 15 s, and recovers": waited 30 s in vain for: the node\'s Ready condition to be False for LinkDown (last: nothing yet)',
     foundBy: [integration("ssh-faults", "the node reports a link that is dead in one direction", "ssh")],
@@ -342,7 +344,7 @@ export const faults: readonly Fault[] = [
     name: "ssh-reconnect",
     in: "createLink",
     mistake: become(argument("after", 2), "() => undefined"),
-    breaks: "A link that was lost is never made again: its node is NotReady until graftlet is started anew.",
+    breaks: "A lost link is never restored, so its node is NotReady until graftlet restarts.",
     assertion:
       '"calls fail at once while the link is down; it retries with growing delays and reports since when and why it is down": Expected values to be strictly equal',
     foundBy: [unit("providers/ssh/connection/link")],
@@ -351,19 +353,23 @@ export const faults: readonly Fault[] = [
     name: "ssh-sudo",
     in: "shellCommand",
     mistake: never(condition("sudo")),
-    breaks: "A login with sudo mounts nothing: no pod with a Secret starts on its node.",
+    breaks: "A login with sudo cannot mount, so no pod with a Secret starts on its node.",
     assertion:
       'set-up of "a user with sudo": waited 120 s in vain for: graftlet to make node node-1 Ready (last: nothing yet)',
     foundBy: [
       unit("providers/ssh/shell/privileges"),
-      integration("ssh-users", "has every privilege that a node needs: pods run, and secrets are in memory", "ssh"),
+      integration(
+        "ssh-users",
+        "a login with sudo has every privilege that a node needs: pods run, and secrets are in memory",
+        "ssh",
+      ),
     ],
   },
   {
     name: "ssh-hidden-files",
     in: "providers/ssh/**/prelude.sh",
     mistake: drop(text(' "$1"/.*')),
-    breaks: "On a target over SSH a ConfigMap that changes stays as it was in the volumes of running pods.",
+    breaks: "On a target over SSH, the volumes of running pods do not follow changes of a ConfigMap.",
     assertion: `"list returns names and kinds of a directory's entries without following links": Expected values to be strictly deep-equal`,
     foundBy: [contract("host-ssh")],
   },
@@ -371,7 +377,7 @@ export const faults: readonly Fault[] = [
     name: "local-link-followed",
     in: "openDirectory",
     mistake: negate(condition("follow")),
-    breaks: "A container that puts a link in its volume has files of the machine removed with its pod.",
+    breaks: "A container that creates a link in its volume causes files of the machine to be removed with its pod.",
     assertion:
       '"mkdir creates nothing through a dangling link, and changes no mode of a file that replaces the directory": Expected values to be strictly equal',
     foundBy: [contract("host-local")],

@@ -109,7 +109,7 @@ describe("changes to the node's containers with the docker command", { timeout: 
   });
 });
 
-test("is idle again after all these changes, and removes links to deleted logs within two minutes", async () => {
+test("the node is idle again after all these changes, and removes links to deleted logs within two minutes", async () => {
   const { cluster, invariants } = lab;
   const links = join(cluster.root, "var/log/containers");
   const dead = () =>

@@ -194,7 +194,7 @@ describe("registration and status of the Node", { timeout: 600_000 }, () => {
     assert.equal(again.metadata.labels?.["example.com/zone"], "a");
   });
 
-  test("is NotReady with the reason while the runtime is stopped, and Ready when it runs again", async () => {
+  test("the Node is NotReady with the reason while the runtime is stopped, and Ready when it runs again", async () => {
     await cluster.killRuntime();
     const down = await until("to be NotReady", (found) => !isReady(found), 60_000);
     assert.match(condition(down, "Ready").message ?? "", /container runtime is down/);
@@ -202,7 +202,7 @@ describe("registration and status of the Node", { timeout: 600_000 }, () => {
     await until("to be Ready again", isReady, 60_000);
   });
 
-  test("has no ephemeral storage without localStorageCapacityIsolation, and rejects pods that request it", async () => {
+  test("the Node has no ephemeral storage without localStorageCapacityIsolation, and rejects pods that request it", async () => {
     assert.equal(await agent.stop(), true);
     await cluster.mustKubectl(["delete", "node", cluster.nodeName]);
     agent = await startGraftlet(cluster, { config: { localStorageCapacityIsolation: false } });

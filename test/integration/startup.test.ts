@@ -219,7 +219,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
     assert.deepEqual(await agent.ended, { code: 0, signal: null });
   });
 
-  test("without a name server runs and exits as usual, and reports a host name that does not resolve", async () => {
+  test("without a name server, graftlet runs and exits as usual, and reports a host name that does not resolve", async () => {
     const nodeName = "late-name";
     const hosts = join(cluster.layout.dir, "late-hosts");
     const resolvConf = join(cluster.layout.dir, "late-resolv.conf");

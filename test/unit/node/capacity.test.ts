@@ -22,7 +22,7 @@ test("formats capacity as the kubelet does", () => {
   assert.deepEqual([small["pods"], small["hugepages-2Mi"]], ["40", "4096Ki"]);
 });
 
-test("has no ephemeral storage, regardless of reservations, if local storage isolation is off", () => {
+test("a node has no ephemeral storage, regardless of reservations, if local storage isolation is off", () => {
   const capacity = nodeCapacity({ facts, storageBytes: undefined, maxPods: 110, podsPerCore: 0 });
   const reserved = {
     ...nothing,

@@ -75,7 +75,7 @@ test("serves page, script, style and image on loopback, compressed if accepted",
   assert.equal((await get("/nothing")).status, 404);
 });
 
-test("is read-only, and refuses other host names and other sites", async () => {
+test("the page is read-only, and refuses other host names and other sites", async () => {
   await using page = await served(true, { a: undefined });
   const status = async (options: RequestOptions) =>
     (await ask(plainRequest, { port: page.port, path: "/feed", ...options })).status;

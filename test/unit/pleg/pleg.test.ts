@@ -126,7 +126,7 @@ for (const events of [false, true]) {
       assert.equal(seen.list().length, 30);
     });
 
-    it("is unhealthy after three minutes without a relist, and recovers", async (t) => {
+    it("the PLEG is unhealthy after three minutes without a relist, and recovers", async (t) => {
       const { clock, runtime, pleg } = rig(t, events);
       await clock.advance(1_500);
       runtime.goDown();

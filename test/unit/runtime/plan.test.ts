@@ -211,7 +211,7 @@ describe("planning main containers", () => {
     const older = aStatus(aContainer("c"), running);
     assert.deepEqual(on("Always", older, aStatus(aContainer("c"), exited)), started);
   });
-  it("does not restart in a pod that is being deleted", () => {
+  it("does not restart containers in a pod that is being deleted", () => {
     const pod = aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" });
     assert.deepEqual(plan(pod, observe([aSandbox()], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });

@@ -232,7 +232,7 @@ test("looks nothing up ahead for a restarting container, as its back-off may for
   assert.deepEqual([await states(), asked], [[exited("c"), running("c", 1)], []]);
 });
 
-test("does not fetch prefetched facts again; fetches a failed one again, and reports its failure then", async () => {
+test("does not fetch prefetched facts again; repeats a failed prefetch, and reports only the second failure", async () => {
   let asked = 0;
   let fails = true;
   const { first, events } = rig({

@@ -14,7 +14,7 @@ const asked: Asked = { only: "", provider: "", part: "test" };
 const further = integrationJobs({ ...asked, part: "more" });
 const run = new Set([...contractJobs(), ...integrationJobs(asked), ...further].map(({ name }) => name));
 
-test("has exactly the files of test/integration", () => {
+test("the matrix lists exactly the files of test/integration", () => {
   assert.deepEqual(Object.keys(integration).toSorted(), named("integration").toSorted());
   for (const name of [...Object.keys(slowContracts), ...waiting.contract])
     assert.ok(named("contract").includes(name), name);
