@@ -32,7 +32,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("an unmodified pod reaches names, Services and the API server", async () => {
+  test("an unmodified pod resolves names, and reaches Services and the API server", async () => {
     const { cluster } = lab;
     const web = await addressOf(cluster, "web");
     assert.equal(await said("far", "dig +search +short web"), web);
@@ -52,7 +52,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.match(await said("far", ask), /system:serviceaccount:default:default/);
   });
 
-  test("carries UDP both ways", async () => {
+  test("carries UDP in both directions", async () => {
     const ask = "exec 3<>/dev/udp/web/81; echo hostname >&3; timeout 5 head -c 3 <&3";
     assert.equal(await said("far", `bash -c '${ask}'`), "web");
   });
@@ -122,7 +122,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     await cluster.waitFor("the other alone to answer", async () => (await said("web", twenty)) === "web", 10_000);
   });
 
-  test("keeps a client at its pod with session affinity, from both sides", async () => {
+  test("session affinity keeps a client at its pod, both from the machine and from the cluster", async () => {
     const { cluster } = lab;
     const named = { selector: { part: "kept" }, sessionAffinity: "ClientIP" };
     await cluster.mustKubectl(["label", "pod", "web", "far", "part=kept", "--overwrite"]);

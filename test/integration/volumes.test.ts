@@ -19,7 +19,7 @@ before(async () => {
 after(() => lab?.[Symbol.asyncDispose]());
 
 describe("emptyDir volumes, hostPath volumes and fsGroup", { concurrency: 4 }, () => {
-  test("emptyDir: shared by the pod's containers, on disk or in memory, for the life of the pod", async () => {
+  test("emptyDir: is shared by the pod's containers, on disk or in memory, for the life of the pod", async () => {
     const { pods, cluster } = lab;
     const volumes = [
       { name: "disk", emptyDir: {} },

@@ -104,7 +104,7 @@ test("aligns samples of nodes to common times", () => {
   );
 });
 
-test("a new hello after a reconnect keeps samples and replaces notes", () => {
+test("the first message after a reconnect keeps samples and replaces notes", () => {
   const made = model([pod("web")]);
   const note = {
     id: 1,

@@ -68,7 +68,7 @@ describe("a container's resources", () => {
     assert.equal(make({ swapController: true }).memorySwapLimitInBytes, 67_108_864n);
     assert.deepEqual(make({ swapController: true, cgroupV2: true }, true).unified, { "memory.swap.max": "0" });
   });
-  it("OOM-kill the whole container on cgroup v2 unless configured otherwise", () => {
+  it("a container's resources make the kernel OOM-kill the whole container on cgroup v2 unless configured otherwise", () => {
     assert.deepEqual(make({ cgroupV2: true }).unified, { "memory.oom.group": "1" });
     assert.deepEqual(make({ cgroupV2: true }, true).unified, {});
     assert.deepEqual(make({}).unified, {});

@@ -32,7 +32,7 @@ test("probes a container within a period even if its verdict is not read", async
   assert.equal(ready(id), "Success");
 });
 
-test("verdicts flip only at their thresholds", async () => {
+test("verdicts change only at their thresholds", async () => {
   const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 3, successThreshold: 2 } });
   const id = run();
   probes.add(pod);

@@ -168,7 +168,7 @@ test("terminates a pod that disappeared from its source without an update", asyn
   assert.ok(calls.includes("terminating p"));
 });
 
-test("keeps a finished pod that is still wanted", async (t) => {
+test("keeps a finished pod that its source still has", async (t) => {
   const { advance, calls, world, workers, worker } = rig(t);
   world.wanted = [named("p")];
   workers.update({ ...named("p"), status: { phase: "Succeeded" } });
