@@ -111,7 +111,7 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
   before(() => void (folder = mkdtempSync(join(tmpdir(), "graftlet-alerts-"))));
   after(() => rmSync(folder, { recursive: true }));
 
-  test("are valid for promtool, and each is documented", async () => {
+  test("alert rules are valid for promtool, and each alert is documented", async () => {
     await must(["promtool", "check", "rules", rulesFile]);
     const headings = [...readFileSync(join(chart, "..", "..", "docs", "alerts.md"), "utf8").matchAll(/^## (.+)$/gm)];
     const names = new Set(rules.map(({ alert }) => alert));
@@ -122,7 +122,7 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
   });
 
   for (const [alert, { bad, well, at }] of Object.entries(cases))
-    test(`${alert} fires for its node, and neither for a healthy node nor for a kubelet's`, async () => {
+    test(`${alert} fires for a faulty node, but not for a healthy node or a kubelet's node`, async () => {
       const file = join(folder, `${alert}.yaml`);
       const series = (lines: readonly string[]) =>
         lines.map((line) => {
@@ -151,7 +151,7 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
       await must(["promtool", "test", "rules", file]);
     });
 
-  test("render unchanged into a PrometheusRule, with a ServiceMonitor that finds each node", async () => {
+  test("alert rules render unchanged into a PrometheusRule, with a ServiceMonitor that finds each node", async () => {
     const helm = await findHelm();
     const values = valueFiles().find(({ name }) => name === "dials-in")?.path ?? "";
     const objects = objectsIn(await must([helm, ...templateArguments("--values", values)]));

@@ -16,7 +16,7 @@ const labels = {
 };
 const annotations = { "linkerd.io/inject": "disabled", note: "$(NAME) costs $5", "helm.sh/hook": "post-install" };
 
-describe("labels and annotations of Pods, in the values", { timeout: 300_000 }, () => {
+describe("podLabels and podAnnotations of the chart", { timeout: 300_000 }, () => {
   let objects: readonly Rendered[];
   let text: string;
   const one = <T>(kind: string): T => {
@@ -32,7 +32,7 @@ describe("labels and annotations of Pods, in the values", { timeout: 300_000 }, 
     objects = objectsIn(text);
   });
 
-  test("are those of the Deployment's Pod and of each hook's Pod", async () => {
+  test("podLabels and podAnnotations are set on the Deployment's Pod and each hook's Pod", async () => {
     const pods = objects.filter((object) => podOf(object));
     assert.deepEqual(pods.map(({ kind }) => kind).toSorted(), ["Deployment", "Job", "Pod"]);
     for (const object of pods) {
@@ -45,11 +45,11 @@ describe("labels and annotations of Pods, in the values", { timeout: 300_000 }, 
     assert.deepEqual(bad, []);
   });
 
-  test("do not replace what makes a Pod a hook", () => {
+  test("podAnnotations do not replace the annotations that make a Pod a hook", () => {
     assert.equal(one<V1Pod>("Pod").metadata?.annotations?.["helm.sh/hook"], "test");
   });
 
-  test("do not lead a Service, the Deployment or the NetworkPolicy to another Pod", () => {
+  test("podLabels do not make a Service, the Deployment or the NetworkPolicy select another Pod", () => {
     const chosenBy = (selector: Readonly<Record<string, string>> = {}) =>
       objects
         .filter((object) => {
@@ -66,7 +66,7 @@ describe("labels and annotations of Pods, in the values", { timeout: 300_000 }, 
     assert.deepEqual(chosenBy(one<V1NetworkPolicy>("NetworkPolicy").spec?.podSelector?.matchLabels), ["Deployment"]);
   });
 
-  test("are passed on to the pods that helm test creates on the nodes", () => {
+  test("podLabels and podAnnotations are passed to the pods that helm test creates on the nodes", () => {
     const { env = [] } = one<V1Pod>("Pod").spec?.containers[0] ?? {};
     // As Kubernetes expands a value: $$ is $, and $( ) is a variable.
     const given = (name: string): unknown => {

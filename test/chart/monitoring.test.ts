@@ -39,7 +39,7 @@ describe("values of the ServiceMonitor and of the listener's Service", { timeout
     helm = await findHelm();
   });
 
-  test("each path is scraped as the values say, and keeps the labels that alerts need", async () => {
+  test("the ServiceMonitor scrapes each path as configured, and keeps the labels that alerts need", async () => {
     const shard = { targetLabel: "site", replacement: "north" };
     const drop = { action: "drop", sourceLabels: ["__name__"], regex: "container_blkio_.*" };
     const at = "monitoring.serviceMonitor";
@@ -56,7 +56,7 @@ describe("values of the ServiceMonitor and of the listener's Service", { timeout
     }
   });
 
-  test("credentials of a Secret replace the token of Prometheus' own account", async () => {
+  test("credentials from a Secret replace Prometheus' service account token", async () => {
     const credentials = { name: "prometheus-token", key: "token" };
     for (const { bearerTokenFile } of await endpoints({}))
       assert.equal(bearerTokenFile, "/var/run/secrets/kubernetes.io/serviceaccount/token");
@@ -73,7 +73,7 @@ describe("values of the ServiceMonitor and of the listener's Service", { timeout
     assert.deepEqual({ pool, team, site, name }, { pool: "edge", team: "network", site: "a", name: "graftlet" });
   });
 
-  test("a class of load balancers is named only for a Service that has a load balancer", async () => {
+  test("loadBalancerClass is set only on a Service of type LoadBalancer", async () => {
     const classOf = async (type: string, loadBalancerClass: string) =>
       (await listener({ "reverse.service": { type, loadBalancerClass } }))?.spec?.loadBalancerClass;
     assert.equal(await classOf("LoadBalancer", "example.org/internal"), "example.org/internal");

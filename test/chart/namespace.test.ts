@@ -19,14 +19,14 @@ describe("namespaceOverride", { timeout: 300_000 }, () => {
   });
 
   for (const { name, path } of [...caseFiles(), ...valueFiles()])
-    test(`puts all objects of ${name} into that namespace, and refers to no other`, async () => {
+    test(`namespaceOverride puts all objects of ${name} into its namespace, and no object refers to another`, async () => {
       const text = await rendered(path, given, `--set=namespaceOverride=${elsewhere}`);
       assert.doesNotMatch(text, new RegExp(given));
       assert.ok(objectsIn(text).some(({ metadata }) => metadata.namespace === elsewhere));
       assert.equal(text, await rendered(path, elsewhere));
     });
 
-  test("renders valid objects", async () => {
+  test("namespaceOverride renders valid objects", async () => {
     const path = valueFiles().find(({ name }) => name === "dials-in")?.path ?? "";
     const verdicts = await verdictsOn(
       await rendered(path, given, `--set=namespaceOverride=${elsewhere}`),
@@ -38,7 +38,7 @@ describe("namespaceOverride", { timeout: 300_000 }, () => {
     );
   });
 
-  test("is the namespace of kubectl's commands in the notes, but not of helm's", async () => {
+  test("namespaceOverride is the namespace of the kubectl commands in the notes, but not of the helm commands", async () => {
     const path = caseFiles().find(({ name }) => name === "ci/ssh-values.yaml")?.path ?? "";
     const set = ["--set", `namespaceOverride=${elsewhere}`, "--values", path];
     const notes = await must([helm, "install", "edge", chart, "--namespace", given, "--dry-run=client", ...set]);

@@ -29,7 +29,7 @@ describe("values of the Deployment and its Pod", { timeout: 300_000 }, () => {
     helm = await findHelm();
   });
 
-  test("containerSecurityContext is merged into that of the containers that run graftlet", async () => {
+  test("containerSecurityContext is merged into the securityContext of the containers that run graftlet", async () => {
     const { pods } = await render({
       containerSecurityContext: { readOnlyRootFilesystem: false, seLinuxOptions: { level: "s0:c1" } },
     });
@@ -42,13 +42,13 @@ describe("values of the Deployment and its Pod", { timeout: 300_000 }, () => {
       });
   });
 
-  test("revisionHistoryLimit is the Deployment's, also if it is 0, and unset by default", async () => {
+  test("revisionHistoryLimit is set on the Deployment, even if it is 0, and omitted by default", async () => {
     const limit = async (values: object) => (await render(values)).deployment?.spec?.revisionHistoryLimit;
     assert.deepEqual([await limit({}), await limit({ revisionHistoryLimit: 0 })], [undefined, 0]);
     assert.equal(await limit({ revisionHistoryLimit: 3 }), 3);
   });
 
-  test("extraEnvFrom is that of the containers that run graftlet", async () => {
+  test("extraEnvFrom is set on the containers that run graftlet", async () => {
     const extraEnvFrom = [{ secretRef: { name: "proxy" } }, { prefix: "A_", configMapRef: { name: "more" } }];
     const { pods } = await render({ extraEnvFrom });
     for (const kind of ["Deployment", "Job"] as const)

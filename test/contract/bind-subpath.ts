@@ -119,7 +119,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
         assert.equal(await mounted(), false);
       }));
 
-    test("shows the current content when a path is bound again, whatever it was before", () =>
+    test("shows the current content when a path is bound again after a file and a directory replaced each other", () =>
       onTree(async ({ host, base, target, bind, says }) => {
         for (const text of ["one", "two"]) {
           await host.fs.apply([
@@ -138,7 +138,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
         }
       }));
 
-    test("includes a mount inside the volume", () =>
+    test("shows a file system that is mounted inside the volume", () =>
       onTree(async ({ host, base, target, bind, says }) => {
         await host.fs.apply([{ kind: "mkdir", path: `${base}/disk` }]);
         assert.equal(await says("mount", "-t", "tmpfs", "tmpfs", `${base}/disk`), "");
@@ -154,11 +154,11 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
     // Each runs until both outcomes have been seen often enough: whoever wins the race, nothing outside is shown or made.
     const attacks = [
       ["a directory", "way", "way", "ls"],
-      ["a directory on the way to a missing one", "way", "way/new", "ls"],
+      ["the parent of a missing directory", "way", "way/new", "ls"],
       ["a file", "mine", "mine", "cat"],
     ] as const;
     for (const [what, name, below, look] of attacks)
-      test(`never leaves the volume while ${what} is swapped with a link again and again`, () =>
+      test(`never leaves the volume while ${what} is repeatedly swapped with a symbolic link`, () =>
         onTree(async ({ host, base, outside, target, bind, says }) => {
           await host.fs.apply([
             { kind: "mkdir", path: `${base}/way` },

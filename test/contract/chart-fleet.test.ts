@@ -24,7 +24,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     helm = await findHelm();
   });
 
-  test("runs one Pod without any node in the values, and never on a node of graftlet", async () => {
+  test("runs one Pod even without nodes in the values, and never on a graftlet node", async () => {
     const objects = await rendered();
     const [deployment] = ofKind<V1Deployment>(objects, "Deployment");
     assert.equal(deployment?.spec?.replicas, 1);
@@ -38,7 +38,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     );
   });
 
-  test("passes the fleet to the configuration, with approvals and endpoints as for nodes of the values", async () => {
+  test("passes the fleet to graftlet's configuration, with approvals and endpoints as for nodes in the values", async () => {
     const [map] = ofKind<V1ConfigMap>(await rendered('publishServices={"enabled":true}'), "ConfigMap");
     const { fleet, nodes, approveServingCertificates, endpointsOwner } = parse(
       map?.data?.["nodes.yaml"] ?? "",
@@ -79,7 +79,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     assert.deepEqual(verbs, [[["nodes"], ["get", "delete"]]]);
   });
 
-  test("has policies for the machines' Services only if graftlet creates these Services", async () => {
+  test("renders policies for the machines' Services only if graftlet creates these Services", async () => {
     const always = ["approvals", "certificates", "fleet", "machines", "proxy", "taints"];
     const ofServices = ["approvals.server", "approvals.services", "endpoints", "endpoints.addresses"];
     assert.deepEqual(policiesIn(await rendered()), [...always, ...ofServices].toSorted());

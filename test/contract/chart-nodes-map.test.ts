@@ -53,7 +53,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
 ];
 
-describe("nodes in the chart's values by name", { timeout: 600_000 }, () => {
+describe("a map of nodes by name in the chart's values", { timeout: 600_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-nodes-map-"));
   let helm: string;
   /** What helm makes of values, each an object in a file of its own, and of further arguments. */
@@ -83,7 +83,7 @@ describe("nodes in the chart's values by name", { timeout: 600_000 }, () => {
   after(() => rmSync(folder, { recursive: true, force: true }));
 
   for (const { name, path } of valueFiles())
-    test(`renders the nodes of ${name} as a map like a list in the order of the names`, async () => {
+    test(`renders a map of the nodes of ${name} like a list sorted by name`, async () => {
       const values = parse(readFileSync(path, "utf8")) as { readonly nodes: readonly Entry[] };
       const list = values.nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
       const map = Object.fromEntries(values.nodes.map(({ name: key, ...entry }) => [key, entry]));
@@ -100,7 +100,7 @@ describe("nodes in the chart's values by name", { timeout: 600_000 }, () => {
     assert.equal(await render([gone]), await render([]));
   });
 
-  test("the overlay of the documents and --set change only the values that they contain", async () => {
+  test("the documented overlay and --set change only the values that they contain", async () => {
     const example = (page: string, use: string) =>
       parse(blocksOf(page).find((block) => yamlIsFor(block) === use)?.text ?? "") as object;
     const base = example("docs/chart-nodes.md", "values of the chart");
@@ -124,7 +124,7 @@ describe("nodes in the chart's values by name", { timeout: 600_000 }, () => {
   });
 
   for (const [settings, sentence] of wrong)
-    test(settings.join(" "), async () => {
+    test(`rejects ${settings.join(" ")}`, async () => {
       const set = [...(settings[0] === "nodes=edge-1" ? [] : node("edge-1")), ...settings];
       const { code, stdout, stderr } = await template([], ...set.map((each) => `--set=${each}`));
       assert.match(stderr, sentence);

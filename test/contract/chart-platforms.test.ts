@@ -6,7 +6,7 @@ import { objectsIn, ofKind, podOf, templateArguments, valueFiles } from "../harn
 import { findHelm } from "../harness/helm.ts";
 import { must } from "../harness/processes.ts";
 
-describe("the chart on platforms that differ from Kubernetes' own", { timeout: 300_000 }, () => {
+describe("the chart on EKS, on OpenShift and with another certificate signer", { timeout: 300_000 }, () => {
   let helm: string;
   const rendered = (name: string, ...more: readonly string[]): Promise<string> => {
     const { path = "" } = valueFiles().find((file) => file.name === name) ?? {};

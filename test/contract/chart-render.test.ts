@@ -289,7 +289,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     }
   });
 
-  test("rolls the Pod when the configuration changes, and for no other change", async () => {
+  test("rolls out a new Pod only when the configuration changes", async () => {
     const podWith = async (...set: string[]) => {
       const text = await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...set)]);
       return ofKind<V1Deployment>(objectsIn(text), "Deployment")[0]?.spec?.template;
@@ -379,7 +379,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     }
   });
 
-  test("passes the helm test script on unchanged, without anything that Kubernetes would expand", () => {
+  test("passes the helm test script unchanged, without variables that Kubernetes would expand", () => {
     const [script = ""] = one<V1Pod>("one-over-ssh", "Pod").spec?.containers[0]?.args ?? [];
     assert.equal(script, readFileSync(`${chart}/files/test.mjs`, "utf8"));
     assert.doesNotMatch(script, /\$\(/);

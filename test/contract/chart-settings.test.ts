@@ -5,7 +5,7 @@ import { objectsIn, ofKind, templateArguments, valueFiles } from "../harness/cha
 import { findHelm } from "../harness/helm.ts";
 import { must } from "../harness/processes.ts";
 
-describe("the chart under changed settings", { timeout: 600_000 }, () => {
+describe("the chart with settings other than the defaults", { timeout: 600_000 }, () => {
   let helm: string;
   const files = valueFiles();
   const valuesOf = (name: string) => files.find((file) => file.name === name)?.path ?? "";
@@ -62,7 +62,7 @@ describe("the chart under changed settings", { timeout: 600_000 }, () => {
         assert.ok(metadata?.annotations?.["helm.sh/hook"], `${kind} ${metadata?.name}`);
   });
 
-  test("may watch the API servers' endpoints only if egress tunnels lead to them", async () => {
+  test("the account may watch the API servers' endpoints only if egress tunnels lead to them", async () => {
     const values = valuesOf("one-over-ssh");
     const role = async (...more: readonly string[]) => {
       const text = await must([helm, ...templateArguments("--values", values, ...more)]);

@@ -248,7 +248,7 @@ describe("invalid chart values", { timeout: 600_000 }, () => {
   });
 
   for (const [settings, sentence] of wrong)
-    test(settings.join(" "), async () => {
+    test(`rejects ${settings.join(" ")}`, async () => {
       const { code, stdout, stderr } = await refusal([...node, ...settings]);
       assert.match(stderr, sentence);
       assert.deepEqual([code, stdout], [1, ""]);
@@ -283,7 +283,7 @@ test("takes all images from a global registry, also as a subchart", async () => 
   }
 });
 
-describe("values.yaml", () => {
+describe("the schema and documentation of the chart's values", () => {
   const text = readFileSync(`${chart}/values.yaml`, "utf8");
 
   test("the schema and the README document exactly the chart's values", () => {

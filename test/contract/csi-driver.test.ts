@@ -50,7 +50,7 @@ const setups: Readonly<Record<string, { readonly driver?: readonly string[]; rea
 
 describe("csi-test's sanity suite", () => {
   for (const [name, { driver = [], suite = [] }] of Object.entries(setups))
-    test(`passes with ${name}`, async () => {
+    test(`csi-test's sanity suite passes with the driver's setup "${name}"`, async () => {
       await using running = await startDriver(name, driver);
       writeFileSync(at(`${name}/parameters`), "e2eVacTest: some\n");
       const argv = [
@@ -169,7 +169,7 @@ const connected = (path: string) =>
     socket.once("error", reject);
   });
 
-test("as a proxy joins pairs of connections, whichever side connects first", async () => {
+test("a driver that runs as a proxy joins pairs of connections, whichever side connects first", async () => {
   const [clients, drivers] = [at("proxy-clients.sock"), at("proxy-drivers.sock")];
   const args = ["--nodeid=node-1", `--endpoint=${clients}`, `--proxy-endpoint=unix://${drivers}`];
   await using _ = await rig().start("hostpathplugin", args);
@@ -187,7 +187,7 @@ test("as a proxy joins pairs of connections, whichever side connects first", asy
   client.destroy();
 });
 
-describe("the registrar", () => {
+describe("the registrar of the CSI driver", () => {
   const registration = "/pluginregistration.Registration";
   /** Starts it for the driver of that folder. */
   const startRegistrar = (name: string) =>
@@ -197,7 +197,7 @@ describe("the registrar", () => {
       `--plugin-registration-path=${at(name)}`,
     ]);
 
-  test("announces the driver, and removes its socket on exit", async () => {
+  test("the registrar announces the driver, and removes its socket on exit", async () => {
     await using _ = await startDriver("registered");
     const socket = at("registered/hostpath.csi.k8s.io-reg.sock");
     const probe = ["--mode=kubelet-registration-probe", `--kubelet-registration-path=${at("registered/csi.sock")}`];
@@ -214,7 +214,7 @@ describe("the registrar", () => {
     assert.equal(existsSync(socket), false);
   });
 
-  test("exits if the kubelet rejects the driver, and replaces a stale socket", async () => {
+  test("the registrar exits if the kubelet rejects the driver, and replaces a stale socket", async () => {
     await using _ = await startDriver("refused");
     const socket = at("refused/hostpath.csi.k8s.io-reg.sock");
     const first = await startRegistrar("refused");

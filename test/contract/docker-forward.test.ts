@@ -103,7 +103,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
     }
 
     for (const program of ["socat", "perl", "python3"]) {
-      describe(`through ${program}`, () => {
+      describe(`port-forward through ${program}`, () => {
         test("carries 16 MiB each over several connections at once, and half-closes", async () => {
           const connect = relayBy(program);
           const content = randomBytes(16 << 20);
@@ -133,7 +133,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
           await waitFor("the relay to be gone", async () => (await relays()) === 0);
         });
 
-        test("continues sending the client's data after the server has closed its side", async () => {
+        test("continues to send the client's data after the server has closed its side", async () => {
           const connect = relayBy(program);
           const connection = await connect(sandboxId, 9003, patience());
           assert.equal(await readAll(connection), "hello");

@@ -70,12 +70,12 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     return { ended: run(), stdout: out.text, stderr: err.text };
   }
 
-  test("exec returns the exit code, and stdout apart from stderr", async () => {
+  test("exec returns the exit code, and stdout separate from stderr", async () => {
     const done = await exec(["sh", "-c", "echo out; echo err >&2; exit 42"]);
     assert.deepEqual([await done.ended, done.stdout(), done.stderr()], [42, "out\n", "err\n"]);
   });
 
-  test("exec passes stdin on, and its end", async () => {
+  test("exec forwards stdin and closes it at the end", async () => {
     const done = await exec(["sh", "-c", "cat; echo the end"], { stdin: Readable.from([Buffer.from("typed\n")]) });
     assert.deepEqual([await done.ended, done.stdout()], [0, "typed\nthe end\n"]);
   });
@@ -214,7 +214,7 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     return id;
   }
 
-  test("attach shows output from now on, and ends with the container", async () => {
+  test("attach shows output from the time of the call, and ends with the container", async () => {
     const id = await run({
       command: [
         "sh",
@@ -231,7 +231,7 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     assert.match(done.stdout(), /^(tick\n)+last\n$/);
   });
 
-  test("closes a process's stdin after an attached client only with stdinOnce", async () => {
+  test("closes a container's stdin when an attached client disconnects only if stdinOnce is set", async () => {
     const script = "while read -r line; do echo got $line; done; echo no more";
     const once = await run({ command: ["sh", "-c", script], stdin: true, stdinOnce: true });
     const first = await attachTo(once, { stdin: Readable.from([Buffer.from("one\n")]) });

@@ -22,7 +22,7 @@ const runHere = pages.flatMap((page) => {
   );
 });
 
-describe("the documents' examples, without a cluster", { timeout: 1_200_000 }, () => {
+describe("the documents' examples that need no cluster", { timeout: 1_200_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-documents-"));
   const program = (name: string, line: string) =>
     writeFileSync(join(folder, name), `#!/bin/bash\nexec ${line} "$@"\n`, { mode: 0o755 });
@@ -48,7 +48,7 @@ describe("the documents' examples, without a cluster", { timeout: 1_200_000 }, (
     });
 
   for (const { place, text } of pages.flatMap(blocksOf).filter(isValues))
-    test(`examples give values that the chart accepts: ${place}`, async () => {
+    test(`the chart accepts the values in an example: ${place}`, async () => {
       const file = join(folder, "values.yaml");
       writeFileSync(file, text);
       const rendered = objectsIn(await must([helm, ...templateArguments("--values", file)]));

@@ -163,7 +163,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
   };
   const sum = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 
-  test("tunnels carry many connections to the kubelet's port at once, complete", async () => {
+  test("tunnels carry many concurrent connections to the kubelet's port completely", async () => {
     const { port, connect } = await another();
     await using node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).includes("edge-1"));
@@ -175,7 +175,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     await waitFor("all to be closed at the kubelet", () => sockets.size === 0);
   });
 
-  test("tunnels reach nothing else", async () => {
+  test("tunnels reach no other port, node or address", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -186,7 +186,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     assert.equal(sockets.size, 0);
   });
 
-  test("tunnels keep other connections going, and buffer little, for a kubelet that does not read", async () => {
+  test("tunnels keep other connections open, and buffer little, while the kubelet does not read", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);

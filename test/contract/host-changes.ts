@@ -10,7 +10,7 @@ export function changeContract({ current, folder }: Bench): void {
   const text = async (path: string) => (await current().host.fs.readFile(path)).toString();
   const names = async (path: string) => (await current().host.fs.list(path)).map(({ name }) => name).sort();
 
-  test("mkdir sets the exact mode, creates parents with 0755 if asked, and keeps what exists", async () => {
+  test("mkdir sets the exact mode, creates parents with 0755 if asked, and keeps existing directories", async () => {
     const dir = await folder();
     await apply({ kind: "mkdir", path: `${dir}/a/b/c`, mode: 0o1777, parents: true });
     assert.deepEqual(
@@ -55,7 +55,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(create("none/f"), { code: "not_found" });
   });
 
-  test("mkdir creates nothing through a dangling link, and changes no mode of what replaces the directory", async () => {
+  test("mkdir creates nothing through a dangling link, and changes no mode of a file that replaces the directory", async () => {
     const dir = await folder();
     await apply({ kind: "symlink", path: `${dir}/dangling`, target: "elsewhere" });
     for (const path of [`${dir}/dangling`, `${dir}/dangling/below`])

@@ -17,14 +17,14 @@ export function commandContract({ current }: Bench): void {
     assert.equal((await host.run(argvOf(["false"]))).code, 1);
   });
 
-  test("run passes stdin on, and closes it if there is none", async () => {
+  test("run forwards stdin, or closes it if none is given", async () => {
     const { host } = current();
     assert.equal((await host.run(argvOf(["cat"]), { stdin: "héllo" })).stdout, "héllo");
     assert.equal((await within(host.run(argvOf(["cat"])))).stdout, "");
     assert.equal((await host.run(argvOf(["true"]), { stdin: Buffer.alloc(1_000_000) })).code, 0);
   });
 
-  test("run keeps no more output than asked", async () => {
+  test("run keeps at most the requested amount of output", async () => {
     const { host } = current();
     const { stdout, truncated } = await host.run(argvOf(["cat"]), { stdin: "x".repeat(100_000), maxOutputBytes: 1000 });
     assert.deepEqual([stdout.length, truncated], [1000, true]);

@@ -23,7 +23,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.readFile(`${dir}/f`, { signal: AbortSignal.abort() }), { code: "cancelled" });
   });
 
-  test("open reads at any offset, and returns an empty buffer at the end", async () => {
+  test("open reads at any offset, and an empty buffer at the end of the file", async () => {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([{ kind: "write", path: `${dir}/f`, data: "0123456789" }]);
@@ -77,7 +77,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(end("none", 10), { code: "not_found" });
   });
 
-  test("list returns names and kinds of a directory's entries; links are links", async () => {
+  test("list returns names and kinds of a directory's entries without following links", async () => {
     const { host, makeFifo, makeSocket } = current();
     const dir = await folder();
     await makeFifo(`${dir}/fifo`);
@@ -95,7 +95,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.list(`${dir}/none`), { code: "not_found" });
   });
 
-  test("stat follows links, lstat does not; a dangling link is missing", async () => {
+  test("stat follows links, lstat does not; stat of a dangling link is not_found", async () => {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([
@@ -150,7 +150,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.fileSystemInfo("/no/such/path"), { code: "not_found" });
   });
 
-  test("watch reports files created, changed and removed in a directory, and ends with its signal", async () => {
+  test("watch reports files created, changed and removed in a directory, and ends when its signal aborts", async () => {
     const { host } = current();
     if (!host.watch) return;
     const dir = await folder();

@@ -47,7 +47,7 @@ test("kills a command that times out with all its children, even if it has exite
   await gone(await pidIn(`${dir}/orphan`));
 });
 
-test("does not wait for a child in its own session that holds the output", async () => {
+test("a command ends without waiting for a child in another session that holds the output", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   await assert.rejects(

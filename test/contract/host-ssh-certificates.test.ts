@@ -82,7 +82,7 @@ describe("OpenSSH certificates", () => {
     }
   });
 
-  test("sshd decides by principals, by user name or AuthorizedPrincipalsFile", async () => {
+  test("sshd accepts a user certificate by its principals: the user name or AuthorizedPrincipalsFile", async () => {
     await rig().startSshd(trusted);
     await certify("user-ed25519", ["-n", "plain"]);
     const { why } = await downOf(login("user-ed25519"));

@@ -11,7 +11,7 @@ describe("a target whose SSH server is dropbear", () => {
   before(() => rig().startDropbear());
 
   for (const user of ["root", "helper"])
-    test(`a command of ${user} that is killed ends alone: the link and other commands go on`, {
+    test(`killing a command of ${user} affects neither the link nor other commands`, {
       timeout: 60_000,
     }, async () => {
       await using host = hostOf({ user });

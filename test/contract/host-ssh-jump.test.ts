@@ -98,7 +98,7 @@ describe("a machine behind two jump hosts", () => {
     await startInner();
   });
 
-  test("a lost jump host takes the link down, and its return brings it up", async () => {
+  test("the link goes down with a lost jump host, and up when the jump host returns", async () => {
     await using host = hostOf(target());
     await host.run(argvOf(["true"]));
     await killInner();

@@ -84,7 +84,7 @@ describe("the SSH link to a host", () => {
   });
 
   for (const sessions of [10, 2])
-    test(`with MaxSessions ${sessions} runs further commands on more connections, past one that hangs`, async () => {
+    test(`with MaxSessions ${sessions}, opens another connection for further commands while one hangs`, async () => {
       await rig().startSshd([`MaxSessions ${sessions}`]);
       await using host = hostOf();
       await using running = new AsyncDisposableStack();
@@ -101,7 +101,7 @@ describe("the SSH link to a host", () => {
       await waitFor("the late command to be killed", left);
     });
 
-  test("reports the missing privileges of a restricted user, and does everything else", async () => {
+  test("reports the missing privileges of a restricted user, and supports everything that needs none of them", async () => {
     await using host = hostOf({ user: "plain" });
     const { runAs, missing } = await host.privileges(never);
     assert.equal(runAs, "user");
@@ -130,7 +130,7 @@ describe("the SSH link to a host", () => {
     assert.equal(await within(allOf(connection)), "root:hi");
   });
 
-  test("reads what the peer sent before it closed the connection, whatever is written afterwards", async () => {
+  test("reads all data that the peer sent before it closed the connection, even if more is written afterwards", async () => {
     await using host = hostOf();
     const bytes = 1_500_000;
     const socket = `${rig().dir}/brief`;
@@ -327,7 +327,7 @@ describe("the SSH link to a host", () => {
     await assert.rejects(write(Buffer.alloc(10)), { code: "permission_denied" });
   });
 
-  test("needs one round trip for a set of changes, a file or a command", async (t) => {
+  test("applies a set of changes, reads a file or runs a command in one round trip", async (t) => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     const dir = `${rig().dir}/trips`;

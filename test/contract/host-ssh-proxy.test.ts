@@ -144,7 +144,7 @@ describe("a machine behind a proxy", { timeout: 120_000 }, () => {
     assert.ok(!logged().includes(password) && !logged().includes("wrong"));
   });
 
-  test("a lost proxy takes the link down, and its return brings it up", async () => {
+  test("the link goes down with a lost proxy, and up when the proxy returns", async () => {
     const child = await tinyproxy("brief");
     await using host = hostOf({ proxy: `http://127.0.0.1:${ports["brief"]}` });
     await host.run(argvOf(["true"]));

@@ -15,7 +15,7 @@ describe("login shells over SSH", () => {
 
   for (const shell of ["/bin/tcsh", "/usr/bin/fish"])
     for (const user of ["helper", "plain"])
-      test(`supports ${user} with ${shell}, which is not a POSIX shell`, async () => {
+      test(`supports the user ${user} with the login shell ${shell}, which is not a POSIX shell`, async () => {
         await rig().mustInside(["usermod", "--shell", shell, user]);
         await using undo = new AsyncDisposableStack();
         undo.defer(async () => void (await rig().mustInside(["usermod", "--shell", "/bin/sh", user])));

@@ -39,20 +39,20 @@ const hangs =
 
 const troubles: readonly Trouble[] = [
   {
-    name: "sshd allows no sessions",
+    name: "an sshd that allows no sessions",
     sshd: ["MaxSessions 0"],
     reason: "NoSessions",
     sentence: /^the target's sshd allows no sessions: set MaxSessions to 10 in its sshd_config\.$/,
   },
   {
-    name: "no SFTP, and no program for it",
+    name: "neither an SFTP subsystem nor an SFTP server program",
     sshd: ["Subsystem none /bin/false"],
     ...noSftpServer,
     reason: "NoSftp",
     sentence: /^the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install/,
   },
   {
-    name: "no SFTP server that sudo could start",
+    name: "no SFTP server program for a user with sudo",
     ...noSftpServer,
     fields: { user: "helper" },
     reason: "NoSftp",
@@ -60,16 +60,16 @@ const troubles: readonly Trouble[] = [
       /^the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server/,
   },
   {
-    name: "a login shell that prints where SFTP is spoken",
+    name: "a login shell that prints into the SFTP session",
     sshd: [`Subsystem sftp ${sftpServer}`],
     make: [["sh", "-c", "echo echo welcome > /root/.bashrc"]],
     mend: [["rm", "/root/.bashrc"]],
     reason: "NoSftp",
     sentence: /let no start-up file of the login shell print anything/,
   },
-  { name: "a /bin/sh that ends at once", ...instead("/bin/false"), reason: "NoPosixShell", sentence: noShell },
+  { name: "a /bin/sh that exits at once", ...instead("/bin/false"), reason: "NoPosixShell", sentence: noShell },
   {
-    name: "a /bin/sh that only says things back",
+    name: "a /bin/sh that only echoes its input",
     ...instead("/bin/cat"),
     reason: "LoginShellTimeout",
     sentence: hangs,
@@ -89,7 +89,7 @@ const troubles: readonly Trouble[] = [
     sentence: noShell,
   },
   {
-    name: "a login shell that waits in its start-up files",
+    name: "a login shell whose start-up files hang",
     make: [["sh", "-c", "echo sleep 600 > /root/.bashrc"]],
     mend: [["rm", "/root/.bashrc"]],
     reason: "LoginShellTimeout",
@@ -101,11 +101,11 @@ async function mustAll(rig: SshdRig, commands: Trouble["make"] = []): Promise<vo
   for (const command of commands) await rig.mustInside(command);
 }
 
-describe("a faulty target", () => {
+describe("the SSH link to a faulty target", () => {
   const { rig, hostOf, isUp, logged } = sshBench("trouble");
 
   for (const { name, sshd, make, mend, fields, reason, sentence } of troubles)
-    test(`${name}: takes the link down with reason and remedy, retries, and recovers by itself`, async () => {
+    test(`with ${name}, takes the link down with reason and remedy, retries, and recovers by itself`, async () => {
       await using undo = new AsyncDisposableStack();
       if (sshd) {
         await rig().startSshd(sshd);
@@ -183,19 +183,19 @@ describe("a faulty target", () => {
         /closed the connection before the login, saying "HTTP\/1\.1 400 Bad Request": .*check that port is that/,
     },
     {
-      name: "something that hangs up",
+      name: "a server that closes the connection",
       answer: (socket: Socket) => void socket.destroy(),
       reason: "ConnectionRejected",
       sentence: /closed the connection before the login: .*check that port is that of an sshd\.$/,
     },
     {
-      name: "something that says nothing",
+      name: "a server that sends nothing",
       answer: () => undefined,
       reason: "LinkDown",
       sentence: /cannot be reached \(Timed out .*\): no answer: check host, that the machine is up/,
     },
   ])
-    test(`a port with ${name}`, async () => {
+    test(`reports why the link is down if the port belongs to ${name}`, async () => {
       const server = createServer((socket) => {
         socket.on("error", () => undefined);
         answer(socket);

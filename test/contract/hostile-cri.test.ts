@@ -53,27 +53,27 @@ const cases: readonly Case[] = [
     runtime: /a message of 4294967295 bytes is longer than 16777216 bytes/,
     plugin: /a message of 4294967295 bytes is longer than 262144 bytes/,
   },
-  { attack: "a message without end", runtime: overdue, plugin: /is longer than 262144 bytes/ },
-  { attack: "messages without end", runtime: /received another message/ },
+  { attack: "an endless message", runtime: overdue, plugin: /is longer than 262144 bytes/ },
+  { attack: "endless messages", runtime: /received another message/ },
   { attack: "slow bytes", runtime: overdue },
   { attack: "a message that is compressed a thousand times", runtime: /compressed flag set/ },
   { attack: "a long status", runtime: /^x{8192}…$/, plugin: /x{8192}…$/ },
   { attack: "silence", runtime: overdue },
-  { attack: "not HTTP/2", runtime: /error reading server preface/ },
-  { attack: "an end at once", runtime: /error reading server preface/ },
+  { attack: "a protocol other than HTTP/2", runtime: /error reading server preface/ },
+  { attack: "an immediate close", runtime: /error reading server preface/ },
   { attack: "garbage", runtime: /error reading server preface/ },
-  { attack: "header fields without end", runtime: /ENHANCE_YOUR_CALM/ },
-  { attack: "informational answers without end", runtime: /more than 100 informational responses/ },
-  { attack: "settings without end", runtime: /Flooding was detected/, plugin: lost },
-  { attack: "pings without end", runtime: /Flooding was detected/, plugin: lost },
-  { attack: "pings without end whose answers are not read", runtime: /Flooding was detected/, plugin: lost },
-  { attack: "resets without end", runtime: /error reading from server: EOF/ },
-  { attack: "empty data without end", runtime: /Protocol error/, plugin: lost },
-  { attack: "window updates without end", runtime: overdue },
-  { attack: "unknown frames without end", runtime: /Protocol error/, plugin: lost },
-  { attack: "promises without end", runtime: /Protocol error/, plugin: lost },
-  { attack: "alternative services without end", runtime: overdue },
-  { attack: "goodbyes without end", runtime: /REFUSED_STREAM/ },
+  { attack: "endless header fields", runtime: /ENHANCE_YOUR_CALM/ },
+  { attack: "endless informational responses", runtime: /more than 100 informational responses/ },
+  { attack: "endless settings", runtime: /Flooding was detected/, plugin: lost },
+  { attack: "endless pings", runtime: /Flooding was detected/, plugin: lost },
+  { attack: "endless pings whose replies are not read", runtime: /Flooding was detected/, plugin: lost },
+  { attack: "endless stream resets", runtime: /error reading from server: EOF/ },
+  { attack: "endless empty data frames", runtime: /Protocol error/, plugin: lost },
+  { attack: "endless window updates", runtime: overdue },
+  { attack: "endless unknown frames", runtime: /Protocol error/, plugin: lost },
+  { attack: "endless push promises", runtime: /Protocol error/, plugin: lost },
+  { attack: "endless alternative services", runtime: overdue },
+  { attack: "endless GOAWAY frames", runtime: /REFUSED_STREAM/ },
 ];
 
 describe("a hostile gRPC server", { timeout: 300_000 }, () => {
@@ -93,7 +93,7 @@ describe("a hostile gRPC server", { timeout: 300_000 }, () => {
   const neighbour = async () => assert.deepEqual(await other.listContainers(undefined, never), []);
 
   for (const { attack, runtime: fromRuntime, plugin = fromRuntime } of cases)
-    test(`${attack}: calls fail, this process stays small and responsive, and another runtime is served`, async () => {
+    test(`on ${attack}, calls fail, this process stays small and responsive, and another runtime is served`, async () => {
       await using target = await startHostileSocket("grpc", attack);
       await using runtime = runtimeAt(target.path, timeoutFor(fromRuntime));
       await endure(async () => {
@@ -103,7 +103,7 @@ describe("a hostile gRPC server", { timeout: 300_000 }, () => {
     });
 
   test("endless events exceed the target's budget, and another runtime is served", async () => {
-    await using target = await startHostileSocket("grpc", "events without end");
+    await using target = await startHostileSocket("grpc", "endless events");
     await using runtime = runtimeAt(target.path);
     const events = runtime.events;
     assert.ok(events);

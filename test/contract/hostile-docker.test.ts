@@ -34,30 +34,30 @@ const cases: readonly Case[] = [
   { attack: "empty objects", refused: /^a JSON text of 8388\d+ bytes has too many values/ },
   { attack: "deep lists", refused: /^a JSON text is deeper than 256 levels$/ },
   {
-    attack: "an answer without end",
+    attack: "an endless response",
     refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 pieces$/,
   },
   {
     attack: "a chunk of 4 GiB",
     refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 pieces$/,
   },
-  { attack: "an error without end", refused: /^HTTP 500 with an oversized body$/ },
+  { attack: "an endless error", refused: /^HTTP 500 with an oversized body$/ },
   {
-    attack: "blanks without end",
+    attack: "endless whitespace",
     refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 pieces$/,
   },
   {
-    attack: "informational answers without end",
+    attack: "endless informational responses",
     refused: /^too many informational responses from the Docker Engine$/,
   },
   { attack: "slow bytes", refused: overdue },
   { attack: "silence", refused: overdue },
-  { attack: "a shorter answer than announced", refused: gone },
-  { attack: "trailers without end", refused: gone },
-  { attack: "an end at once", refused: gone },
+  { attack: "a response shorter than announced", refused: gone },
+  { attack: "endless trailers", refused: gone },
+  { attack: "an immediate close", refused: gone },
   { attack: "a negative length", refused: /^Parse Error: Invalid character in Content-Length$/ },
-  { attack: "header fields without end", refused: /^Parse Error: Header overflow$/ },
-  { attack: "a header line without end", refused: /^Parse Error: Header overflow$/ },
+  { attack: "endless header fields", refused: /^Parse Error: Header overflow$/ },
+  { attack: "an endless header line", refused: /^Parse Error: Header overflow$/ },
 ];
 
 describe("a hostile Docker Engine", { timeout: 300_000 }, () => {
@@ -79,23 +79,23 @@ describe("a hostile Docker Engine", { timeout: 300_000 }, () => {
   };
 
   for (const { attack, refused } of cases)
-    test(`${attack}: the request fails, this process stays small and responsive, and another engine is served`, () =>
+    test(`on ${attack}, the request fails, this process stays small and responsive, and another engine is served`, () =>
       endured(
         attack,
         (runtime) => assert.rejects(runtime.listContainers(undefined, never), { message: refused }),
         refused === overdue ? overdueMs : patientMs,
       ));
 
-  test("unsolicited responses: each request gets exactly one", () =>
-    endured("answers that nobody asked for", async (runtime) => {
+  test("each request gets exactly one response, even if the engine sends unsolicited ones", () =>
+    endured("unsolicited responses", async (runtime) => {
       assert.deepEqual(await runtime.listContainers(undefined, never), []);
     }));
 
   for (const [attack, refused] of [
-    ["events without end", /^the target sends more data than graftlet accepts/],
-    ["an event without end", /^the Docker Engine sent a line of more than 4194304 bytes/],
+    ["endless events", /^the target sends more data than graftlet accepts/],
+    ["an endless event", /^the Docker Engine sent a line of more than 4194304 bytes/],
   ] as const)
-    test(`${attack}: the stream ends, and another engine is served`, () =>
+    test(`on ${attack}, the stream ends, and another engine is served`, () =>
       endured(attack, async (runtime) => {
         const { events } = runtime;
         assert.ok(events);

@@ -92,7 +92,7 @@ const refusedBy =
 
 const cases: readonly SshCase[] = [
   {
-    name: "opens channels without end",
+    name: "endlessly opens channels",
     attack: "channels",
     endure: listening(async ({ host, target }) => {
       await target.begin();
@@ -123,7 +123,7 @@ const cases: readonly SshCase[] = [
     endure: unread(exceeded(/sent 32000 bytes on a channel with a window of \d+/)),
   },
   {
-    name: "fills the window of a command that nobody reads with packets of one byte",
+    name: "fills the window of a command whose output is not read with packets of one byte",
     attack: "small packets",
     endure: unread(async ({ host, target }) => {
       await target.begin();
@@ -132,22 +132,22 @@ const cases: readonly SshCase[] = [
     }),
   },
   {
-    name: "sends empty packets without end",
+    name: "endlessly sends empty packets",
     attack: "empty packets",
     endure: unread(exceeded(/more than 5000 control messages per second/)),
   },
   {
-    name: "exchanges keys without end",
+    name: "endlessly requests key exchanges",
     attack: "key exchanges",
     endure: exceeded(/requested more than 2 key exchanges per second/),
   },
   {
-    name: "sends messages to ignore without end",
+    name: "endlessly sends messages of type SSH_MSG_IGNORE",
     attack: "ignored messages",
     endure: exceeded(/more than 5000 control messages per second/),
   },
   {
-    name: "asks and does not read the answers",
+    name: "sends requests without reading the replies",
     attack: "requests whose answers are not read",
     endure: async (bench) => {
       await bench.target.begin();
@@ -159,7 +159,7 @@ const cases: readonly SshCase[] = [
     },
   },
   {
-    name: "announces host keys without end",
+    name: "endlessly announces host keys",
     attack: "host keys",
     endure: async ({ host, target }) => {
       await target.begin();
@@ -168,7 +168,7 @@ const cases: readonly SshCase[] = [
       assert.ok(state.kind !== "down" || state.why.reason === "LimitExceeded", JSON.stringify(state));
     },
   },
-  { name: "asks for another login", attack: "another login", endure: exceeded(/requested another login/) },
+  { name: "requests another login", attack: "another login", endure: exceeded(/requested another login/) },
   {
     name: "disconnects with a text of 30 KB",
     attack: "long farewell",
@@ -194,31 +194,31 @@ const cases: readonly SshCase[] = [
     },
   },
   {
-    name: "offers compression alone",
+    name: "offers only compression",
     attack: "compression",
     never: true,
     endure: refusedBy("LinkDown", /compression/),
   },
   {
-    name: "chooses the group of the key exchange",
+    name: "offers only key exchanges with a group of its own",
     attack: "groups of its own",
     never: true,
     endure: refusedBy("LinkDown", /no matching key exchange/),
   },
   {
-    name: "asks for packets of no bytes",
+    name: "announces a maximum packet size of 0",
     attack: "packets of nothing",
     never: true,
     endure: refusedBy("LimitExceeded", /announced a maximum packet size of 0 bytes/),
   },
   {
-    name: "sends banners without end",
+    name: "endlessly sends banners",
     attack: "banners",
     never: true,
     endure: refusedBy("LimitExceeded", /more than 100 messages before completing the login/),
   },
   {
-    name: "sends lines before its identification without end",
+    name: "sends endless lines before its identification",
     attack: "greeting",
     never: true,
     // ssh2 limits lines as well, as they come in blocks.
@@ -228,7 +228,7 @@ const cases: readonly SshCase[] = [
     ),
   },
   {
-    name: "sends a line before its identification without end",
+    name: "sends an endless line before its identification",
     attack: "endless greeting line",
     never: true,
     endure: refusedBy("LinkDown", /line too long/),
@@ -239,7 +239,7 @@ describe("a hostile SSH server", () => {
   const { hostOf } = sshBench("hostile");
 
   for (const { name, attack, never, endure: seen } of cases)
-    test(`${name}: this process stays small and responsive, and another link is served`, async () => {
+    test(`when the server ${name}, this process stays small and responsive, and another link is served`, async () => {
       await using other = hostOf();
       await using target = await startHostileSsh(attack);
       await using host = sshHost({ config: readSshConfig(target.fields), clock, log: silentLog() });

@@ -16,15 +16,15 @@ interface Measured {
   readonly events: readonly string[];
 }
 
-describe("a target whose relay lies", { timeout: 120_000 }, () => {
+describe("a target with a hostile relay", { timeout: 120_000 }, () => {
   for (const [kind, what, events] of [
-    ["lines", "says what no relay says, without end", ["hostile ConnectionsNotForwarded"]],
-    ["datagrams", "sends datagrams everywhere, without end", []],
+    ["lines", "endlessly prints invalid lines", ["hostile ConnectionsNotForwarded"]],
+    ["datagrams", "endlessly sends datagrams to any destination", []],
     ["idle", "opens thousands of connections to a Service and leaves them idle", ["hostile ConnectionsNotForwarded"]],
-    ["silent", "opens thousands of connections and does not say where they go", []],
-    ["churn", "opens and closes connections all the time", []],
+    ["silent", "opens thousands of connections without naming their destinations", []],
+    ["churn", "constantly opens and closes connections", []],
   ] as const)
-    test(`when it ${what}, the process grows by at most 64 MiB, and another node's pods connect within a second`, async (t) => {
+    test(`when the relay ${what}, the process grows by at most 64 MiB, and another node's pods connect within a second`, async (t) => {
       const argv = [
         "unshare",
         "--net",

@@ -25,11 +25,11 @@ describe("HTTP probes and hooks compared with the kubelet's own", { timeout: 120
   });
   after(() => kubelet[Symbol.asyncDispose]());
 
-  test("probes send the same request to every server, with the same verdict and message", async () => {
+  test("HTTP probes and hooks send the kubelet's request to every server, and return its verdict and message", async () => {
     assert.deepEqual(await differencesAmong(kubelet, httpCases()), []);
   });
 
-  test("differ only where the documents say so", async () => {
+  test("HTTP probes and hooks differ from the kubelet's in exactly the documented cases", async () => {
     const named = namedDifferences();
     const differences = await differencesAmong(kubelet, named);
     assert.deepEqual(
@@ -40,7 +40,7 @@ describe("HTTP probes and hooks compared with the kubelet's own", { timeout: 120
 });
 
 describe("HTTP probes of a target over SSH", { timeout: 120_000 }, () => {
-  test("reach the kubelet's verdicts and messages, except for the connection's own ends", async () => {
+  test("HTTP probes over SSH return the kubelet's verdicts and messages, except for reset connections", async () => {
     await using kubelet = await startKubeletClient();
     await using rig = await startSshdRig("http-client");
     await using host = sshHost({ config: rig.config({ user: "root" }), clock: systemClock(), log: silentLog() });

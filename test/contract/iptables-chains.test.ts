@@ -49,7 +49,7 @@ describe("the kubelet's iptables chains", { timeout: 60_000 }, () => {
   });
   after(async () => void (await must(["ip", "netns", "delete", namespace])));
 
-  test("are those of a kubelet in both families, before rules of others", async () => {
+  test("creates the kubelet's chains for IPv4 and IPv6, before the rules of others", async () => {
     await created();
     const [newChains, jumps] = [ofFilter.slice(0, 2), ofFilter.slice(2)];
     const expected = [...newChains, ...jumps.slice(0, 1), own, ...jumps.slice(1)];
@@ -60,7 +60,7 @@ describe("the kubelet's iptables chains", { timeout: 60_000 }, () => {
     assert.deepEqual(await listed("ip6tables", "filter"), ["-N KUBE-KUBELET-CANARY"]);
   });
 
-  test("are created again a minute after a flush, and rules that still exist only once", async () => {
+  test("re-creates flushed chains within a minute, without duplicating existing rules", async () => {
     const clock = fakeClock();
     const stop = new AbortController();
     const running = createIptablesChains({ host, clock, log: silentLog() }).run(stop.signal);
@@ -73,7 +73,7 @@ describe("the kubelet's iptables chains", { timeout: 60_000 }, () => {
     assert.equal((await listed("iptables", "filter")).length, ofFilter.length + 1);
   });
 
-  test("are one owned resource, whose removal leaves the rules of others", async () => {
+  test("lists the chains as one owned resource, whose removal keeps the rules of others", async () => {
     const found = await ownedIptablesChains(host, signal);
     assert.deepEqual(
       found.map(({ name }) => name),
@@ -86,7 +86,7 @@ describe("the kubelet's iptables chains", { timeout: 60_000 }, () => {
     assert.deepEqual(await ownedIptablesChains(host, signal), []);
   });
 
-  test("are not created on a target without iptables", async () => {
+  test("creates no chains on a target without iptables", async () => {
     const bare: Pick<Host, "run"> = {
       run: (argv, options) => local.run(wrapped(["env", "PATH=/var/empty", "/usr/bin/busybox"], argv), options),
     };

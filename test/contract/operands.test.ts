@@ -52,7 +52,7 @@ for (const [flavour, by] of [
       return says(by.length > 0 ? wrapped(["busybox"], argv) : argv);
     };
 
-    test("du, df, stat and chown accept the file", async () => {
+    test("du, df, stat and chown accept a file whose name begins with a dash", async () => {
       assert.match(await run("du", ["-skx"], ["-f"]), /^0\t-f$/m);
       assert.match(await run("df", ["-P"], ["-f"]), /^Filesystem .*\n\S+ +\d+ /);
       assert.equal((await run("stat", [["-c", "%n %s"]], ["-f"])).trim(), "-f 0");
@@ -61,7 +61,7 @@ for (const [flavour, by] of [
       assert.equal((await run("stat", [["-c", "%u"]], ["-f"])).trim(), "7");
     });
 
-    test("umount accepts the directory; mount gets paths that begin with a slash", async () => {
+    test("umount accepts a directory whose name begins with a dash; mount gets absolute paths", async () => {
       const [from, to] = [join(directory, "--help"), join(directory, "-o")];
       const bind = commandWithoutDashes("mount", [["-o", "bind"]], [from, to]);
       await says(by.length > 0 ? wrapped(["busybox"], bind) : bind);

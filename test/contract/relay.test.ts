@@ -237,7 +237,7 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       assert.deepEqual(refused, [`${cluster}:81`]);
     });
 
-    test("refuses a Service address without that port, and sends nothing of the connection elsewhere", async () => {
+    test("refuses a connection to a port that the Service does not have, and sends its data nowhere else", async () => {
       await assert.rejects(python("-2", talk(cluster, 10).replace(", 80)", ", 99)")), /ConnectionRefusedError/);
     });
 
@@ -324,7 +324,7 @@ s.send(bytes(65507)); print(len(s.recv(65536)))`;
       assert.match(await python("-2", talk(cluster, 65_537)), /^65537 /);
     });
 
-    test("serves the first UDP destinations if there are more than ports, and continues", async () => {
+    test("serves the first UDP destinations if there are more destinations than ports", async () => {
       const many = [`${cluster}:53`, ...Array.from({ length: 500 }, (_, index) => `${cluster}:${1_000 + index}`)];
       const ports = await relay.listen(many);
       assert.ok(ports.length > 300 && ports.length < 425, String(ports.length));

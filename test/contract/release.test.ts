@@ -70,7 +70,7 @@ describe("a release of this checkout, installed from its registry and files", { 
     assert.deepEqual(made.installed.statements, ["https://slsa.dev/provenance/v1", spdx, spdx]);
   });
 
-  test("has provenance for each file, the image and the chart, from this commit", async () => {
+  test("each file, the image and the chart have provenance from this commit", async () => {
     const { published } = made;
     const { subject, predicate } = json<Statement>(`graftlet-${published.version}.provenance.json`);
     const names = subject.map(({ name }) => name);

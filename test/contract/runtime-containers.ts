@@ -60,7 +60,7 @@ function lifeContract(current: () => RuntimeUnderTest): void {
     assert.deepEqual({ exitCode, reason }, { exitCode: 0, reason: "Completed" });
   });
 
-  test("starts a container once", async () => {
+  test("refuses to start a running container again", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
@@ -204,7 +204,7 @@ function execContract(current: () => RuntimeUnderTest): void {
     );
   });
 
-  test("execSync ends with its signal", async () => {
+  test("execSync ends when its signal aborts", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
@@ -214,7 +214,7 @@ function execContract(current: () => RuntimeUnderTest): void {
     await assert.rejects(running, { code: "cancelled" });
   });
 
-  test("execSync needs a running container", async () => {
+  test("execSync fails if the container is not running", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["true"]);

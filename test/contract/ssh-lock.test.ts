@@ -10,7 +10,7 @@ import { argvOf } from "../harness/argv.ts";
 const clock = systemClock();
 
 for (const programs of ["debian", "busybox"] as const)
-  describe(`locks on a target over SSH, with ${programs}`, () => {
+  describe(`locks on a target over SSH, with the programs of ${programs}`, () => {
     const { rig, hostOf } = sshBench(`lock-${programs}`, { programs });
     /** A file and a directory on the target, to be locked. */
     const places = async (name: string): Promise<readonly [file: string, directory: string]> => {
@@ -24,7 +24,7 @@ for (const programs of ["debian", "busybox"] as const)
       return true;
     };
 
-    test("locks use the intended timeout and dd", async () => {
+    test("the target has the timeout and dd programs under test", async () => {
       await using host = hostOf();
       const { stdout } = await host.run(
         argvOf(["sh", "-c", "for program in timeout dd; do $program --help 2>&1; done"]),

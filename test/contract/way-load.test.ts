@@ -171,20 +171,24 @@ for (const { interpreter } of relayPrograms("", [])) {
         over: "down",
         argv: (size: number) => inPod(python("send", cluster, "80", `${size}`)),
       },
-      { name: "a pod that takes", over: "up", argv: (size: number) => inPod(python("take", cluster, "80", `${size}`)) },
       {
-        name: "a pod that is asked for much",
+        name: "a pod that receives",
+        over: "up",
+        argv: (size: number) => inPod(python("take", cluster, "80", `${size}`)),
+      },
+      {
+        name: "a pod that answers requests from the cluster",
         over: "down",
         argv: (size: number) => rig.besideArgv(python("take", own, door, `${size}`)),
       },
       {
-        name: "a pod that is sent much",
+        name: "a pod that is sent data from the cluster",
         over: "up",
         argv: (size: number) => rig.besideArgv(python("send", own, door, `${size}`)),
       },
     ];
     for (const { name, over, argv } of ways)
-      test(`${name}: reaches most of the throughput of cat over the link, for little more CPU`, async (t) => {
+      test(`${name} reaches most of the throughput of cat over the link, for little more CPU`, async (t) => {
         await secondsOf(argv(bytes / 8));
         const [parts, costs]: [number[], number[]] = [[], []];
         for (let round = 0; round < rounds; round += 1) {
@@ -207,7 +211,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       });
 
     for (const { name, over, argv } of ways)
-      test(`${name}: reaches four fifths of the throughput of cat if the network limits the link`, async (t) => {
+      test(`${name} reaches four fifths of the throughput of cat if the network limits the link`, async (t) => {
         const laid = await run(rig.besideArgv(["sh", "-ec", cable]));
         if (/qdisc kind is unknown|TC classifier not found/.test(laid.stderr))
           return t.skip("the kernel has no htb or no u32, so that nothing bounds the link");
@@ -229,10 +233,10 @@ for (const { interpreter } of relayPrograms("", [])) {
       });
 
     for (const [name, argv] of [
-      ["out", () => inPod(python("many", cluster, "80", "800"))],
-      ["in", () => rig.besideArgv(python("many", own, door, "800"))],
+      ["from a pod to the cluster", () => inPod(python("many", cluster, "80", "800"))],
+      ["from the cluster to a pod", () => rig.besideArgv(python("many", own, door, "800"))],
     ] as const)
-      test(`${name}: opens more than two hundred connections a second, none of them refused`, async (t) => {
+      test(`opens more than two hundred connections a second ${name}, and none is refused`, async (t) => {
         let best = 0;
         // Further rounds are for what other programs have taken of the first one.
         for (let round = 0; round < rounds && best <= leastConnections; round += 1)

@@ -7,7 +7,7 @@ export const hostile: readonly Fault[] = [
     name: "bus-sender",
     in: "connectMessageBus",
     mistake: drop(operand("&&", "sender", 2)),
-    breaks: "Every user of a machine may announce its shutdown, which ends all pods of the node.",
+    breaks: "Any user of a machine can announce a shutdown, which ends all pods of the node.",
     assertion:
       '"ends no pods when another user of the machine schedules a shutdown": Expected values to be strictly deep-equal',
     foundBy: [unit("shutdown/shutdown")],
@@ -16,7 +16,7 @@ export const hostile: readonly Fault[] = [
     name: "page-listens-on",
     in: "serveFeed.over",
     mistake: drop(call("stop")),
-    breaks: "A page that does not read is written to after its end.",
+    breaks: "The page's server writes to the connection of a client that does not read after it was closed.",
     assertion: '"closes a client that does not read after its maximum time": The expression evaluated to a falsy value',
     foundBy: [unit("page/stream")],
   },
@@ -24,9 +24,9 @@ export const hostile: readonly Fault[] = [
     name: "fault-of-one-node",
     in: "createUnhandledErrorHandler",
     mistake: always(condition("isProcessError")),
-    breaks: "An unhandled error in the work of one node ends all of them.",
+    breaks: "An unhandled error of one node stops all nodes.",
     assertion:
-      '"unhandled: an error event stops the work in which it occurred, and no other": Expected values to be strictly deep-equal',
+      '"an unhandled error from an error event stops only the work in which it occurred": Expected values to be strictly deep-equal',
     foundBy: [unit("process/unhandled-errors")],
   },
 ];

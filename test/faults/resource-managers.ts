@@ -17,7 +17,7 @@ export const resourceManagers: readonly Fault[] = [
     in: "createCpuManager.release",
     mistake: drop(call("saveLater")),
     breaks:
-      "Containers without exclusive CPUs get those of an ended pod back after ten seconds, and a restart loses them.",
+      "Containers without exclusive CPUs regain the CPUs of an ended pod only after ten seconds, and a restart forgets the release.",
     assertion:
       '"moves running containers off CPUs that become exclusive, and back when these are released": Expected values to be strictly deep-equal',
     foundBy: [unit("cpus/manager")],
@@ -26,7 +26,7 @@ export const resourceManagers: readonly Fault[] = [
     name: "damaged-manager-state",
     in: "isIntact",
     mistake: become(result("checksum"), "true"),
-    breaks: "A pod gets CPUs of another one after a restart, because a damaged state file is used.",
+    breaks: "A pod gets another pod's CPUs after a restart, because a corrupt state file is used.",
     assertion: '"a corrupt file counts as no state": {"policyName":"static"',
     foundBy: [unit("cpus/state-file"), unit("memory-manager/state-file")],
   },
@@ -62,7 +62,8 @@ export const resourceManagers: readonly Fault[] = [
     in: "createIdRanges.allocate",
     mistake: never(condition("has")),
     breaks: "Two pods with user namespaces have the same user IDs on the machine.",
-    assertion: '"fails in the kubelet\'s words once all ranges are taken": Expected values to be strictly deep-equal',
+    assertion:
+      '"fails with the kubelet\'s message once all ranges are taken": Expected values to be strictly deep-equal',
     foundBy: [unit("user-namespaces/id-ranges")],
   },
   {

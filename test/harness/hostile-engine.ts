@@ -54,8 +54,8 @@ export const dockerAttacks: Readonly<Record<string, Attack>> = {
   none: engine((response) => response.end("[]")),
   "empty objects": engine((response) => response.end(`[${full("{},")}{}]`)),
   "deep lists": engine((response) => response.end(full("["))),
-  "an answer without end": engine((response) => forever(response, () => objects)),
-  "blanks without end": raw((connection) => {
+  "an endless response": engine((response) => forever(response, () => objects)),
+  "endless whitespace": raw((connection) => {
     connection.write(chunked);
     forever(connection, () => tinyChunks);
   }),
@@ -63,38 +63,38 @@ export const dockerAttacks: Readonly<Record<string, Attack>> = {
     const timer = setInterval(() => response.write(" "), 50);
     response.on("close", () => clearInterval(timer));
   }),
-  "a shorter answer than announced": raw((connection) => {
+  "a response shorter than announced": raw((connection) => {
     connection.end(`${head}Content-Length: 1000000\r\n\r\n[`);
   }),
   "a negative length": raw((connection) => void connection.write(`${head}Content-Length: -5\r\n\r\n[]`)),
-  "header fields without end": raw((connection) => {
+  "endless header fields": raw((connection) => {
     connection.write(head);
     forever(connection, () => "x: y\r\n".repeat(10_000));
   }),
-  "a header line without end": raw((connection) => {
+  "an endless header line": raw((connection) => {
     connection.write(`${head}x: `);
     forever(connection, () => "y".repeat(65_536));
   }),
-  "informational answers without end": raw((connection) =>
+  "endless informational responses": raw((connection) =>
     forever(connection, () => "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_000)),
   ),
-  "trailers without end": raw((connection) => {
+  "endless trailers": raw((connection) => {
     connection.write(`${chunked}2\r\n[]\r\n0\r\n`);
     forever(connection, () => "x: y\r\n".repeat(10_000));
   }),
-  "answers that nobody asked for": raw((connection) =>
+  "unsolicited responses": raw((connection) =>
     forever(connection, () => `${head}Content-Length: 2\r\n\r\n[]`.repeat(1_000)),
   ),
   "a chunk of 4 GiB": raw((connection) => {
     connection.write(`${chunked}ffffffff\r\n`);
     forever(connection, () => " ".repeat(65_536));
   }),
-  "an error without end": engine((response) => {
+  "an endless error": engine((response) => {
     response.writeHead(500);
     forever(response, () => "x".repeat(65_536));
   }),
-  "events without end": engine((response) => forever(response, () => '{"Type":"image"}\n'.repeat(4_000))),
-  "an event without end": engine((response) => forever(response, () => "x".repeat(65_536))),
+  "endless events": engine((response) => forever(response, () => '{"Type":"image"}\n'.repeat(4_000))),
+  "an endless event": engine((response) => forever(response, () => "x".repeat(65_536))),
   silence: raw(() => undefined),
-  "an end at once": raw((connection) => connection.destroy()),
+  "an immediate close": raw((connection) => connection.destroy()),
 };

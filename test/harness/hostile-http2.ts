@@ -119,9 +119,9 @@ export const grpcAttacks: Readonly<Record<string, Attack>> = {
   none: once(Buffer.alloc(0)),
   "empty entries": once(entries(1)),
   "a message of 4 GiB": endless(prefix(0xffff_ffff), () => zeros),
-  "a message without end": endless(prefix(16 * mebibyte), () => Buffer.alloc(1)),
-  "messages without end": endless(Buffer.alloc(0), () => emptyMessages),
-  "events without end": endless(Buffer.alloc(0), () => emptyMessages),
+  "an endless message": endless(prefix(16 * mebibyte), () => Buffer.alloc(1)),
+  "endless messages": endless(Buffer.alloc(0), () => emptyMessages),
+  "endless events": endless(Buffer.alloc(0), () => emptyMessages),
   "slow bytes": calls((stream) => {
     stream.write(prefix(1_000));
     const timer = setInterval(() => stream.write(Buffer.alloc(1)), 50);
@@ -152,24 +152,25 @@ export const grpcAttacks: Readonly<Record<string, Attack>> = {
     return (connection) => void server.emit("connection", connection);
   })(),
   silence: (connection) => void connection.resume(),
-  "not HTTP/2": (connection) => void connection.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
-  "an end at once": (connection) => connection.destroy(),
+  "a protocol other than HTTP/2": (connection) =>
+    void connection.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+  "an immediate close": (connection) => connection.destroy(),
   garbage: (connection) => forever(connection, () => zeros),
-  "header fields without end": flood(
+  "endless header fields": flood(
     many(frame(continuation, 0, 1, fields.subarray(0, 10_000))),
     frame(headers, 0, 1, fields.subarray(0, 1_000)),
   ),
-  "informational answers without end": flood(many(frame(headers, 4, 1, informational))),
-  "settings without end": flood(many(frame(settings, 0, 0))),
-  "pings without end": flood(many(frame(ping, 0, 0, Buffer.alloc(8)))),
-  "pings without end whose answers are not read": deafFlood(many(frame(ping, 0, 0, Buffer.alloc(8)))),
-  "resets without end": flood(many(frame(resetStream, 0, 1, word(8)))),
-  "empty data without end": flood(many(frame(data, 0, 1))),
-  "window updates without end": flood(many(frame(windowUpdate, 0, 0, word(1)))),
-  "unknown frames without end": flood(many(frame(0x42, 0, 0, Buffer.alloc(8)))),
-  "promises without end": flood(many(frame(pushPromise, 4, 1, Buffer.concat([word(2), Buffer.from([0x82])])))),
-  "alternative services without end": flood(
+  "endless informational responses": flood(many(frame(headers, 4, 1, informational))),
+  "endless settings": flood(many(frame(settings, 0, 0))),
+  "endless pings": flood(many(frame(ping, 0, 0, Buffer.alloc(8)))),
+  "endless pings whose replies are not read": deafFlood(many(frame(ping, 0, 0, Buffer.alloc(8)))),
+  "endless stream resets": flood(many(frame(resetStream, 0, 1, word(8)))),
+  "endless empty data frames": flood(many(frame(data, 0, 1))),
+  "endless window updates": flood(many(frame(windowUpdate, 0, 0, word(1)))),
+  "endless unknown frames": flood(many(frame(0x42, 0, 0, Buffer.alloc(8)))),
+  "endless push promises": flood(many(frame(pushPromise, 4, 1, Buffer.concat([word(2), Buffer.from([0x82])])))),
+  "endless alternative services": flood(
     many(frame(0xa, 0, 0, Buffer.concat([Buffer.from([0, 8]), Buffer.from("http://a"), Buffer.from('h2=":1"')]))),
   ),
-  "goodbyes without end": flood(many(frame(goAway, 0, 0, Buffer.concat([word(0), word(0)])))),
+  "endless GOAWAY frames": flood(many(frame(goAway, 0, 0, Buffer.concat([word(0), word(0)])))),
 };

@@ -120,7 +120,7 @@ describe("admission with the kubelet's reasons and messages", { concurrency: 4 }
     await lab.pods.ready("apparmor");
   });
 
-  test("rejects another operating system", async () => {
+  test("rejects a pod for another operating system", async () => {
     await refused(
       "windows",
       { os: { name: "windows" } },
@@ -137,7 +137,7 @@ describe("admission with the kubelet's reasons and messages", { concurrency: 4 }
   });
 });
 
-describe("holds a pod with an unsupported field, names it, and starts nothing", { concurrency: 4 }, () => {
+describe("pods with unsupported fields", { concurrency: 4 }, () => {
   const cases: readonly (readonly [string, SpecDraft, string])[] = [
     [
       "fc",
@@ -155,7 +155,7 @@ describe("holds a pod with an unsupported field, names it, and starts nothing", 
     ],
   ];
   for (const [name, spec, fields] of cases) {
-    test(name, async () => {
+    test(`holds the pod ${name} without starting anything, and names its unsupported fields`, async () => {
       const { pods, cluster } = lab;
       await pods.create(name, { nodeName: cluster.nodeName, ...spec });
       const event = await pods.event(name, "UnsupportedField", `pod is held: this node does not support ${fields}`);

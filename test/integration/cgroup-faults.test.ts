@@ -17,7 +17,7 @@ const everywhere = (path: string, script: string) =>
 ${script}
 done`;
 
-describe("meddling with cgroups", { timeout: 600_000 }, () => {
+describe("cgroups that others change", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let cgroups: TargetCgroups;

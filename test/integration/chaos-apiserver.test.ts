@@ -78,13 +78,13 @@ describe("an API server with faults", { timeout: 600_000 }, () => {
 
   const faults: Readonly<Record<string, Fault>> = {
     "429 with Retry-After": { status: 429, retryAfter: 1 },
-    "429 without": { status: 429 },
+    "429 without Retry-After": { status: 429 },
     "500": { status: 500 },
     "410 for lists and watches": { status: 410, only: "reads" },
-    "half a JSON": { half: true },
+    "truncated JSON": { half: true },
   };
   for (const [what, fault] of Object.entries(faults))
-    test(`${what}: causes no request storm, loses no pod, and reports what happened meanwhile`, async (t) => {
+    test(`on ${what}, causes no request storm, loses no pod, and reports what happened meanwhile`, async (t) => {
       const standing = await invariants.standing(...steady, ...probed);
       const name = `comes-${what.replaceAll(/[^a-z0-9]+/gi, "-").toLowerCase()}`;
       const leaver = `leaves-${name}`;

@@ -15,7 +15,7 @@ const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
 // GRAFTLET_CHAOS_SEED=N has the same things happen again, as far as the machine's own chance allows.
-describe(`graftlet killed ${kills} times at random while pods come, crash and go`, { timeout: 600_000 }, () => {
+describe(`graftlet killed ${kills} times at random while pods start, crash and terminate`, { timeout: 600_000 }, () => {
   const chance = createChance();
   const steady = named("steady", 6);
   const crashing = named("crashing", 4);
@@ -93,7 +93,7 @@ describe(`graftlet killed ${kills} times at random while pods come, crash and go
     return cutOff ? 1 : 0;
   };
 
-  test("leaves running containers alone, starts nothing twice, leaves nothing behind, and reports every end", async (t) => {
+  test("leaves running containers alone, starts nothing twice, leaves nothing behind, and reports every exit", async (t) => {
     t.diagnostic(`GRAFTLET_CHAOS_SEED=${chance.seed}`);
     const standing = await invariants.standing(...steady);
     const staying = new Set<string>();

@@ -65,12 +65,12 @@ for (const storageClass of [localPathClass, csi.storageClass])
       nothingTwice();
     };
 
-    test("its next pod finds its rows", async () => {
+    test("the database's next pod finds its rows", async () => {
       await renewed(database);
       await whole();
     });
 
-    test("keeps running while graftlet is killed and started again", async () => {
+    test("the database keeps running while graftlet is killed and started again", async () => {
       const before = await database.pod();
       await killed();
       await whole();
@@ -79,7 +79,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
     });
 
     if (isRemote(providerUnderTest()))
-      test("keeps running while the link to its machine is cut for a minute", async () => {
+      test("the database keeps running while the link to its machine is cut for a minute", async () => {
         const before = await database.pod();
         await using cut = await cutSsh(cluster);
         await sleep(60_000);
@@ -91,7 +91,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
       });
 
     for (const ms of [150, 500])
-      test(`survives graftlet's kill ${ms} ms after its next pod may start`, async () => {
+      test(`the database survives graftlet's kill ${ms} ms after its next pod may start`, async () => {
         await renewed(database, async () => {
           await sleep(ms);
           await killed();
@@ -99,7 +99,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
         await whole();
       });
 
-    test("survives the replacement of the storage driver's pods while its own pod ends", async () => {
+    test("the database survives the replacement of the storage driver's pods while its own pod terminates", async () => {
       const servers = storageClass === csi.storageClass ? csi.namespace : "local-path-storage";
       await Promise.all([
         renewed(database),
@@ -109,7 +109,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
     });
 
     if (isRemote(providerUnderTest()))
-      test("survives a power cut of its machine", async () => {
+      test("the database survives a power cut of its machine", async () => {
         const before = await database.pod();
         await switchOff(cluster);
         await switchOn(cluster);

@@ -61,7 +61,7 @@ async function isInProgress(name: string): Promise<void> {
 const published = (name: string) =>
   mountsOf(cluster).filter((path) => path.endsWith(`/kubernetes.io~csi/${name}/mount`));
 
-test("completes an expansion after a kill at any step of the driver's, and leaves nothing behind", async () => {
+test("completes an expansion after a kill at any call of the driver, and leaves nothing behind", async () => {
   const inUse = moments.map((moment) => `${moment}-in-use`);
   const starting = moments.map((moment) => `${moment}-starting`);
   const names = [...inUse, ...starting];

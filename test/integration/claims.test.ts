@@ -102,7 +102,7 @@ async function kubectl(...args: readonly string[]): Promise<string> {
 
 const appending = "cd /v; date >> log; wc -l < log; trap 'exit 0' TERM; sleep 3600 & wait";
 
-describe("claims", () => {
+describe("pods with PersistentVolumeClaims", () => {
   test("local volumes of a StatefulSet keep their data when its pods are deleted", async () => {
     const paths = await Promise.all(["set-a", "set-b"].map(disk));
     await cluster.apply(paths.map((path, index) => localVolume(`set-${index}`, path, cluster.nodeName)));

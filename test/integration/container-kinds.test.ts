@@ -31,7 +31,7 @@ const withoutEphemeral = kinds.filter((kind) => kind !== "ephemeral");
 const begin = ["init", "sidecar", "main", "ephemeral"];
 const again = ["init", "sidecar", "main"];
 
-describe("kinds of containers on a node", { timeout: 900_000 }, () => {
+describe("promises for each kind of container", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let agent: Agent | undefined;
   let pods: Pods;
@@ -343,7 +343,7 @@ describe("kinds of containers on a node", { timeout: 900_000 }, () => {
   for (const { kind, promised, absent } of cells) {
     const check = checks[promised];
     if (absent !== undefined || "elsewhere" in check) continue;
-    test(`${kind} container: ${promised}`, async () => {
+    test(`${kind} container keeps the promises for ${promised}`, async () => {
       const ready = prepared.get(promised) ?? check.prepare?.() ?? Promise.resolve();
       prepared.set(promised, ready);
       await ready;
@@ -363,7 +363,7 @@ describe("kinds of containers on a node", { timeout: 900_000 }, () => {
   };
   for (const { kind, promised, absent } of cells) {
     if (absent === undefined) continue;
-    test(`${kind} container: ${promised} does not exist, for ${absent}`, async () => {
+    test(`${kind} container has no ${promised}: ${absent}`, async () => {
       assert.match(absent, /^the API server refuses /);
       const container = { name: "asking", image: "i", ...refused[promised] };
       const path = "/api/v1/namespaces/default/pods";

@@ -171,7 +171,7 @@ describe("the environment of a container", { concurrency: 4 }, () => {
     );
   });
 
-  test("a container's environment is limited to the size that a process may have, without memory for what a small spec would expand to", async () => {
+  test("a container's environment is limited to the size that Linux allows, without using memory for a small spec that expands to more", async () => {
     const { pods, agent } = lab;
     const doubled = Array.from({ length: 26 }, (_, level) => ({
       name: `V${level + 1}`,
@@ -239,7 +239,7 @@ describe("the environment of a container", { concurrency: 4 }, () => {
   });
 });
 
-describe("the security of a container", { concurrency: 4 }, () => {
+describe("the security context of a container", { concurrency: 4 }, () => {
   const whoAmI =
     "id -u; id -g; id -G; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; touch /here 2>&1; true";
 
@@ -339,7 +339,7 @@ describe("the resources of a container", { concurrency: 4 }, () => {
     cgroupValue(lab.cluster, pid, ["memory.limit_in_bytes", "memory.max"], levelsUp);
   const cpuShare = (pid: number, up = 0) => Number(cgroupValue(lab.cluster, pid, ["cpu.shares", "cpu.weight"], up));
 
-  test("a container's resources are those of its cgroup and its pod's, below the QoS class", async () => {
+  test("a container's resources are set on its cgroup and its pod's, below that of the QoS class", async () => {
     const { pods, cluster } = lab;
     const limits = (cpu: string, memory: string) => ({ limits: { cpu, memory } });
     await Promise.all([

@@ -17,7 +17,7 @@ const last = availableParallelism() - 1;
 const exclusive = last === 1 ? "1" : `1-${last}`;
 const all = `0-${last}`;
 
-describe("CPU manager", { timeout: 600_000 }, () => {
+describe("exclusive CPUs of the CPU manager", { timeout: 600_000 }, () => {
   let lab: Lab;
   let restarted: Agent | undefined;
 
@@ -49,7 +49,7 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("gives a Guaranteed pod's whole CPUs to it alone, and takes them from pods that run already", async () => {
+  test("gives a Guaranteed pod exclusive CPUs, and removes these from pods that are running", async () => {
     const { pods } = lab;
     await pods.create("shared", { containers: [shell("exec sleep infinity")] });
     assert.equal(cpusOf(await pods.ready("shared")), all);

@@ -135,7 +135,7 @@ describe("graftlet killed while volumes are set up and torn down", { timeout: 90
   const read = (name: string) =>
     cluster.mustKubectl(["exec", name, "--", "sh", "-c", "cat /v/kept /v/written; head -c 7 /dev/raw"]);
 
-  test("at every step of starts and ends: continues, and cleans up pods deleted by force meanwhile", async () => {
+  test("killed at any step of a pod's start or end, continues, and cleans up pods deleted by force meanwhile", async () => {
     const all = (word: string) => starting.map((_, index) => `${word}-${index}`);
     const [staying, coming, leaving, going] = [all("staying"), all("coming"), all("leaving"), all("going")];
     const here = [...leaving, ...going];

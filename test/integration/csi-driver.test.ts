@@ -28,7 +28,7 @@ async function released(cluster: Cluster, name: string, volume: string): Promise
   await cluster.mustKubectl(["wait", "--for=delete", `pv/${volume}`, "--timeout=60s"]);
 }
 
-describe("on a node of graftlet", () => {
+describe("the CSI driver of the tests on a node of graftlet", () => {
   let cluster: Cluster;
   let driver: CsiDriver;
   const owned = new AsyncDisposableStack();
@@ -68,7 +68,7 @@ describe("on a node of graftlet", () => {
   });
 });
 
-describe("on a node of the real kubelet", () => {
+describe("the CSI driver of the tests on a node of the real kubelet", () => {
   let cluster: Cluster;
   let driver: CsiDriver;
   let pods: Pods;

@@ -103,7 +103,7 @@ async function removed(name: string): Promise<void> {
   await gone;
 }
 
-describe("CSI", () => {
+describe("volumes of a CSI driver", () => {
   test("shows a registered driver in CSINode and Node, until it is gone", async () => {
     // The node shows a driver first, and tells it then.
     await cluster.waitFor("the driver to be told", () => driver.told.length > 0);

@@ -95,7 +95,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("excluded DaemonSets complete their rollouts with ready placeholders, and one event says why", async () => {
+  test("excluded DaemonSets complete their rollouts with ready placeholders, and one event explains them", async () => {
     const { cluster } = lab;
     const node = await cluster.get<Node>("node", cluster.nodeName);
     assert.equal(node?.metadata.annotations?.["graftlet.dev/daemon-sets"], byDefault ? "none" : undefined);

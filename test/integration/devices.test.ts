@@ -14,7 +14,7 @@ import { waitFor } from "../harness/wait.ts";
 
 const resource = "test.graftlet.dev/gpu";
 
-describe("device plugins", { timeout: 600_000 }, () => {
+describe("device plugins on a node", { timeout: 600_000 }, () => {
   let lab: Lab;
   let plugin: TestPlugin;
   let restarted: Agent | undefined;

@@ -70,7 +70,7 @@ async function resolved(pod: string, names: readonly string[], spec: SpecDraft =
 /** Sorted as text, as the pods' answers are. */
 const both = (): string => Object.values(ips).sort().join(" ");
 
-describe("names from a pod", { concurrency: 4 }, () => {
+describe("name resolution in a pod", { concurrency: 4 }, () => {
   test("names resolve for Services, other namespaces, headless Services, pods and the outside", async () => {
     const { cluster, pods } = lab;
     const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
@@ -94,14 +94,14 @@ describe("names from a pod", { concurrency: 4 }, () => {
     assert.equal((await pods.until("names", "to be there", () => true)).spec.dnsPolicy, "ClusterFirst");
   });
 
-  test("names resolve by the C library, and connect by name", async () => {
+  test("the C library resolves names, and programs connect by name", async () => {
     const get = (host: string) => `curl --silent --max-time 10 http://${host}/hostname; echo`;
     const script = [get("web"), get("desk.office:8080"), get("sofa.office.default.svc.cluster.local.:8080")];
     const said = await lab.pods.output("curls", shell(script.join("\n"), { image: images.agnhost }));
     assert.match(said, /^(desk|sofa)\ndesk\nsofa\s*$/);
   });
 
-  test("names that do not exist are NXDOMAIN at once", async () => {
+  test("names that do not exist get NXDOMAIN at once", async () => {
     // A question that is lost is asked again, after five seconds.
     const ask = "curl --silent http://no-such-name.example.com";
     const script = `before=\${EPOCHREALTIME/./}; ${ask}; echo $? $(((\${EPOCHREALTIME/./} - before) / 1000))`;

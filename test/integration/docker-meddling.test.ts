@@ -35,7 +35,7 @@ const runningOf = async (pod: string) =>
     .flatMap(({ State, Names }) => (State === "running" ? (Names[0]?.split("_")[1] ?? "") : []))
     .sort();
 
-describe("meddling with the node's containers", { timeout: 400_000, concurrency: 4 }, () => {
+describe("changes to the node's containers with the docker command", { timeout: 400_000, concurrency: 4 }, () => {
   const endings: readonly (readonly [how: string, argv: readonly string[]])[] = [
     ["docker rm -f", ["rm", "--force"]],
     ["docker kill", ["kill"]],
@@ -109,7 +109,7 @@ describe("meddling with the node's containers", { timeout: 400_000, concurrency:
   });
 });
 
-test("returns to rest after all of that, and removes links to deleted logs within two minutes", async () => {
+test("the node is idle again after all these changes, and removes links to deleted logs within two minutes", async () => {
   const { cluster, invariants } = lab;
   const links = join(cluster.root, "var/log/containers");
   const dead = () =>
@@ -123,7 +123,7 @@ test("returns to rest after all of that, and removes links to deleted logs withi
   await invariants.hold(new Map());
 });
 
-describe("containers that are not the node's", { timeout: 400_000 }, () => {
+describe("foreign containers on the node's Docker Engine", { timeout: 400_000 }, () => {
   const foreign = (name: string, network: string, ...options: readonly string[]) =>
     lab.engine.docker([
       "run",
@@ -136,7 +136,7 @@ describe("containers that are not the node's", { timeout: 400_000 }, () => {
       "1000000",
     ]);
 
-  test("a foreign container with the name of ours keeps running; ours gets another name and is removed without a trace", async () => {
+  test("a foreign container with the name of a pod's container keeps running; the pod's container gets another name and is removed completely", async () => {
     const { cluster, engine, invariants, pods } = lab;
     // Held back from the scheduler, so that its UID, which is in the names, is known before its containers are made.
     const draft = counted(cluster, "namesake", deaf, { schedulingGates: [{ name: "graftlet.dev/test" }] });

@@ -88,7 +88,7 @@ describe("an API server that reaches kubelets through egress tunnels alone", { t
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("carries logs, exec, attach and port-forward through the node's own tunnel, and reports it in the condition", async () => {
+  test("serves logs, exec, attach and port-forward through the node's own tunnel, and reports the tunnel in the condition", async () => {
     await edge.install("--set=egressTunnel=rke2");
     await edge.runWorkload();
     await edge.reachIn();
@@ -116,19 +116,19 @@ describe("an API server that reaches kubelets through egress tunnels alone", { t
     }
   });
 
-  test("reaches each of the ten again after the server restarts", async () => {
+  test("reaches each of ten nodes again after the tunnel server restarts", async () => {
     await server?.kill();
     startServer();
     await eachIsReached(lab.cluster, names);
   });
 
-  test("reaches each of the ten from each of two API servers", async () => {
+  test("reaches each of ten nodes from each of two API servers", async () => {
     await startSecond();
     await eachIsReached(lab.cluster, names, `https://${secondAddress}:${addresses.apiServerPort}`);
     await eachIsReached(lab.cluster, names);
   });
 
-  test("reaches nothing without tunnels, and the condition says what to check", async () => {
+  test("reaches no kubelet without tunnels, and the condition says what to check", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, "--set=egressTunnel=none"]);
     await lab.cluster.waitFor("the condition", async () => (await reachable())?.reason === "NoRoute", 60_000);
     assert.match((await reachable())?.message ?? "", /egress tunnel/);

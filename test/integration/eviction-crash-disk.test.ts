@@ -90,7 +90,7 @@ describe("graftlet killed while it reclaims disk space", { timeout: 900_000 }, (
   });
 
   for (const [index, moment] of (["before RemoveImage", "during RemoveImage", "after RemoveImage"] as const).entries())
-    it(`${moment}: after the next start the rest is reclaimed, and no pod is evicted`, async () => {
+    it(`killed ${moment}: after the next start, the remaining images are removed and no pod is evicted`, async () => {
       await bringImages(index);
       const killed = proxy.stopAt(moment, () => agent.kill("SIGKILL"));
       await store.fill(77);
@@ -106,7 +106,7 @@ describe("graftlet killed while it reclaims disk space", { timeout: 900_000 }, (
     });
 
   for (const [index, moment] of moments.end.slice(0, 5).entries())
-    it(`${moment}, with a full disk: after the next start the same pod is evicted, and no other`, async () => {
+    it(`killed ${moment} with a full disk: after the next start, the same pod is evicted and no other`, async () => {
       await evictedTwice(moment, `hoarder-${index}`, keepingFiles(250), thresholds);
       await untilCondition(cluster, "DiskPressure", "False");
       await untouched(pods, ["modest", "entitled"]);
@@ -115,7 +115,7 @@ describe("graftlet killed while it reclaims disk space", { timeout: 900_000 }, (
     });
 
   for (const [index, moment] of [moments.end[0], moments.end[4]].entries())
-    it(`${moment}, out of process IDs: after the next start the same pod is evicted, and no other`, async () => {
+    it(`killed ${moment} without free process IDs: after the next start, the same pod is evicted and no other`, async () => {
       processIds ??= await processIdsTurn();
       const few = { "pid.available": await pidsToLeave(cluster) };
       await agent.stop();

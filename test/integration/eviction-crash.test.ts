@@ -57,7 +57,7 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
   });
 
   for (const [index, moment] of five.entries())
-    it(`${moment}: after the next start the same pod is evicted, and no other`, async () => {
+    it(`killed ${moment}: after the next start, the same pod is evicted and no other`, async () => {
       const name = `much-${index}`;
       const killed = proxy.stopAt(moment, () => agent.kill("SIGKILL"));
       await pods.create(name, { ...keepingMemory(160), terminationGracePeriodSeconds: 1 });
@@ -77,7 +77,7 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
       await clear(pods, [name]);
     });
 
-  it("no pod changes any more once the status is written", async () => {
+  it("killed after the pod's status was written: no pod changes any more", async () => {
     await pods.create("told", { ...keepingMemory(160), terminationGracePeriodSeconds: 1 });
     await untilEvicted(pods, "told");
     await agent.kill("SIGKILL");

@@ -152,7 +152,7 @@ describe("the runtime killed and restarted under 20 pods", { timeout: 400_000 },
   });
 });
 
-describe("missing references are named, and the pod starts once they exist", {
+describe("pods with missing references", {
   timeout: 400_000,
   concurrency: 4,
 }, () => {
@@ -165,7 +165,7 @@ describe("missing references are named, and the pod starts once they exist", {
   });
   after(() => invariants.hold(standing));
 
-  test("a pod waits for a missing image", async () => {
+  test("a pod with a missing image starts once the image exists", async () => {
     const { cluster, pods } = lab;
     const image = "registry.k8s.io/e2e-test-images/not-there:1";
     await pods.create("no-image", { containers: [{ image, imagePullPolicy: "IfNotPresent" }] });
@@ -181,7 +181,7 @@ describe("missing references are named, and the pod starts once they exist", {
     await pods.ready("no-image");
   });
 
-  test("a pod with a missing command", async () => {
+  test("a pod with a missing command reports it, and starts once the program exists", async () => {
     const { cluster, pods } = lab;
     const { startFailure } = particulars[cluster.provider];
     const path = join(cluster.layout.dir, "programs");
@@ -205,7 +205,7 @@ describe("missing references are named, and the pod starts once they exist", {
     await pods.ready("no-command");
   });
 
-  test("a pod waits for a missing key of a ConfigMap", async () => {
+  test("a pod with a missing key of a ConfigMap names the key, and starts once it exists", async () => {
     const { cluster, pods } = lab;
     await cluster.apply({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "settings" }, data: { other: "x" } });
     await pods.create("no-key", {
@@ -228,7 +228,7 @@ describe("missing references are named, and the pod starts once they exist", {
     await pods.logged("no-key", "colour blue\n");
   });
 
-  test("a pod waits for a missing ConfigMap of a volume", async () => {
+  test("a pod with a missing ConfigMap of a volume names it, and starts once it exists", async () => {
     const { cluster, pods } = lab;
     await pods.create("no-volume", {
       containers: [

@@ -110,7 +110,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     });
   };
 
-  test("become Ready Nodes when they are applied at once", async () => {
+  test("GraftedNodes become Ready Nodes when they are applied at once", async () => {
     const { rss: empty } = await heapOf(agent, report);
     const [cpu, asked, begun] = [cpuSeconds(agent.pid), auditedSoFar(cluster.layout), performance.now()];
     for (let done = 0; done < count; done += parallel)
@@ -133,7 +133,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     assert.deepEqual(new Set((await standing(names)).map(({ starts }) => starts)), new Set([1]));
   });
 
-  test("do not change when one more object is added, whose Node is Ready within seconds", async () => {
+  test("adding one more GraftedNode changes no other node, and its Node is Ready within seconds", async () => {
     const before = await standing(names);
     const times: number[] = [];
     for (const name of ["edge-more-1", "edge-more-2", "edge-more-3"]) {
@@ -148,7 +148,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     assert.ok(Math.min(...times) <= longestMs, times.join());
   });
 
-  test("do not change when one of them is deleted, which leaves within seconds", async () => {
+  test("deleting a GraftedNode changes no other node, and the object is gone within seconds", async () => {
     const [leaving, ...others] = names;
     assert.ok(leaving !== undefined);
     const before = await standing(others);

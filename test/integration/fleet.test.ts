@@ -79,7 +79,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
   });
   after(async () => lab?.[Symbol.asyncDispose]());
 
-  test("an object becomes a Node that runs pods, with kubectl logs and exec", async () => {
+  test("a GraftedNode becomes a Node that runs pods, with kubectl logs and exec", async () => {
     await lab.cluster.apply(machine("edge-1"));
     await untilReady("edge-1");
     await lab.cluster.apply(parrotOn("edge-1"));

@@ -33,7 +33,7 @@ const config = {
   memoryReservationPolicy: "TieredReservation",
 };
 
-describe("cgroup v2 with the cgroupfs driver, beside systemd", { timeout: patience(300_000) }, () => {
+describe("cgroup v2 with the cgroupfs driver on a machine with systemd", { timeout: patience(300_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -164,7 +164,7 @@ describe("cgroup v2 with the cgroupfs driver, beside systemd", { timeout: patien
     assert.deepEqual(limits(1), ["15000 100000", String(48 * Mi), String(weightOf(153))]);
   });
 
-  test("resizes container, pod and class in place", async () => {
+  test("resizes the cgroups of a container, its pod and its QoS class in place", async () => {
     const before = await pods.ready("burstable");
     const resize = async (name: string, resources: Resources): Promise<Pod> => {
       const spec = { containers: [{ name: "main", resources }] };
@@ -189,7 +189,7 @@ describe("cgroup v2 with the cgroupfs driver, beside systemd", { timeout: patien
     assert.equal(read("kubepods", "memory.min"), String((64 + 32 + 48 + 16) * Mi));
   });
 
-  test("OOM-kills the whole container and no other; by itself with Docker", async () => {
+  test("OOM-kills the whole container and no other; with Docker, only the process", async () => {
     const { uid } = (await outgrowMemory(cluster, pods, "hungry")).metadata;
     await pods.remove("hungry", 1);
     await cluster.waitFor("its cgroup to be gone", async () => !(await inForce()).join().includes(uid));

@@ -81,7 +81,7 @@ describe("limits on cgroup v2 with systemd", { timeout: patience(300_000) }, () 
     assert.equal(limit(await pods.ready("unbounded"), "memory.swap.max", onDocker() ? 1 : 0), "0");
   });
 
-  test("resizes container, pod and class in place", async () => {
+  test("resizes the cgroups of a container, its pod and its QoS class in place", async () => {
     const before = await pods.ready("burstable");
     const resources = { requests: { cpu: "300m", memory: "48Mi" }, limits: { cpu: "600m", memory: "96Mi" } };
     const pod = await pods.resized(await resize("burstable", { containers: [{ name: "main", resources }] }));
@@ -133,7 +133,7 @@ describe("limits on cgroup v2 with systemd", { timeout: patience(300_000) }, () 
     assert.equal(sample("container_swap_limit_bytes", { pod: "burstable" }), 0);
   });
 
-  test("OOM-kills the whole container; by itself with Docker", async () => {
+  test("OOM-kills the whole container; with Docker, only the process", async () => {
     await outgrowMemory(cluster, pods, "group");
     if (onDocker()) assert.equal(limit(await pods.ready("group"), "memory.oom.group"), "0");
   });

@@ -33,7 +33,7 @@ const limit = (pod: Pod, file: string) => cgroupValue(lab.cluster, firstProcess(
 const inPages = (bytes: number) => String(Math.floor(bytes / 4096) * 4096);
 
 describe("a target with its own kernel", () => {
-  test("has cgroup v2 with systemd, two NUMA nodes, swap, AppArmor and full privileges", async () => {
+  test("the target has cgroup v2 with systemd, two NUMA nodes, swap, AppArmor and full privileges", async () => {
     assert.equal(await says("stat", "-f", "-c", "%T", "/sys/fs/cgroup"), "cgroup2fs");
     assert.equal(await says("cat", "/proc/1/comm"), "systemd");
     assert.equal(await says("cat", "/sys/devices/system/node/online"), "0-1");

@@ -108,7 +108,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
   });
   after(() => cluster?.[Symbol.asyncDispose]());
 
-  test("produce no type-checking warnings", async () => {
+  test("admission policies produce no type-checking warnings", async () => {
     const { items } = JSON.parse(
       await cluster.mustKubectl(["get", "validatingadmissionpolicies", "--output=json"]),
     ) as { items: { status?: { typeChecking?: { expressionWarnings?: unknown } } }[] };

@@ -28,7 +28,7 @@ describe("helm install where graftlet runs the first node, in place of the kubel
     await lab.mustHelm(["uninstall", "bare", ...at, "--wait"]);
   });
 
-  test("graftlet runs graftlet's own Pod, and through it the pods of the new node", async () => {
+  test("the first graftlet node runs the release's Pod, which runs the pods of a second node", async () => {
     await edge.install();
     await edge.runWorkload();
     await edge.reachIn();

@@ -125,7 +125,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
   });
 
   for (const dashboard of ["fleet", "node"])
-    test(`has data for each query of the dashboard ${dashboard}`, async () => {
+    test(`Prometheus has data for each query of the dashboard ${dashboard}`, async () => {
       const { panels } = JSON.parse(
         readFileSync(join(chart, "files", "dashboards", `${dashboard}.json`), "utf8"),
       ) as Dashboard;

@@ -97,7 +97,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
       assert.equal((await lab.cluster.kubectl(["auth", "can-i", ...asked, account])).stdout, "no\n", asked.join(" "));
   });
 
-  test("every rule of the chart is used in a tour of both nodes and their removal", async () => {
+  test("using and removing both nodes needs every RBAC rule of the chart", async () => {
     await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]);
     await lab.cluster.apply([
       runtimeClass,

@@ -137,7 +137,7 @@ describe("identity: serviceAccount with the chart's RBAC alone", { timeout: 600_
     await cluster.mustKubectl(["certificate", "approve", request.metadata.name]);
   });
 
-  test("helm test then reads the log, and leaves no pod", async () => {
+  test("helm test reads the log once the certificate is served, and leaves no pod", async () => {
     const said = await cluster.waitFor("the certificate to be served", async () => {
       const { code, stdout } = await helmTest();
       return code === 0 ? stdout : undefined;
@@ -162,7 +162,7 @@ describe("identity: serviceAccount with the chart's RBAC alone", { timeout: 600_
     await cluster.mustKubectl(["delete", "pod", "talker", "--timeout=60s"]);
   });
 
-  test("is denied nothing that it needs", () => {
+  test("the API server denies the account nothing that graftlet needs", () => {
     assert.doesNotMatch(agent.log(), /forbidden|permission_denied/i);
   });
 

@@ -83,7 +83,7 @@ describe("a vendor's CSI driver on a node of the chart", { timeout: 900_000 }, (
       containers: [{ name: "c", image: images.busybox, ...shell(script, { volumeMounts: [mount("v")] }) }],
     });
 
-  test("its DaemonSet runs and registers, and a claim's data are on its volume", async () => {
+  test("the driver's DaemonSet runs and registers, and a claim's data are on its volume", async () => {
     await lab.cluster.apply([
       pod("beside", {
         nodeName: below.node,

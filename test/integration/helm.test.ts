@@ -12,7 +12,7 @@ import { podsOf, standing } from "./helm/workload.ts";
 
 const { name, namespace, node: nodeName } = release;
 
-describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, () => {
+describe("helm install of a release whose Deployment serves a node", { timeout: 1_800_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
   let strangers: readonly string[] = [];
@@ -162,7 +162,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     await lab.cluster.mustKubectl(["delete", "csr", ...strangers]);
   });
 
-  test("the end of graftlet's Pod does not disturb the node's pods", () =>
+  test("termination of graftlet's Pod does not disturb the node's pods", () =>
     edge.unnoticed(async () => {
       const [pod] = await edge.pods();
       const kill = ["delete", "pod", pod?.metadata.name ?? "", inNamespace, "--grace-period=0", "--force"];

@@ -117,7 +117,7 @@ describe("image garbage collection", { timeout: 600_000 }, () => {
     await pods.ready("running");
   });
 
-  test("continues after a kill, keeps images in use, and reports what could not be freed", async () => {
+  test("continues after a kill, keeps images in use, and reports how much space could not be freed", async () => {
     const before = await stillThere(unused);
     await agent.kill("SIGKILL");
     await store.fill(90);

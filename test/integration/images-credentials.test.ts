@@ -90,7 +90,7 @@ const create = (name: string, image: string, imagePullPolicy: string, spec: obje
 const isRefused = (pod: Pod): boolean => /^(ErrImagePull|ImagePullBackOff)$/.test(waiting(pod));
 const waiting = (pod: Pod): string => statusOf(pod)?.state?.waiting?.reason ?? "";
 
-describe("images of a registry with authentication", { concurrency: 3 }, () => {
+describe("image pulls from a registry with authentication", { concurrency: 3 }, () => {
   test("pulls with the node's credentials for all of its pods", async () => {
     await create("of-node", imageOf("node"), "Always");
     await pods.ready("of-node");
@@ -98,7 +98,7 @@ describe("images of a registry with authentication", { concurrency: 3 }, () => {
     await pods.ready("of-anyone");
   });
 
-  test("pulls with a credential provider's, which is called once while its answer is cached", async () => {
+  test("pulls with credentials of a provider plugin, which is called once while its response is cached", async () => {
     await create("of-plugin", imageOf("plugin"), "Always");
     await pods.ready("of-plugin");
     await create("of-plugin-again", imageOf("plugin"), "Always");
@@ -114,7 +114,7 @@ describe("images of a registry with authentication", { concurrency: 3 }, () => {
     assert.match(metrics, /^kubelet_credential_provider_config_info\{hash="sha256:[0-9a-f]{64}"\} 1$/m);
   });
 
-  test("pulls with service account credentials of a provider, for that account alone", async () => {
+  test("pulls with a provider plugin's credentials for a service account, for pods of that account only", async () => {
     const image = imageOf("account");
     await create("of-account", image, "IfNotPresent", { serviceAccountName: "annotated" });
     await pods.ready("of-account");

@@ -74,7 +74,7 @@ describe("a faulty registry", { timeout: 600_000 }, () => {
   });
 });
 
-describe("whatever hangs", { timeout: 300_000 }, () => {
+describe("shutdown while calls hang", { timeout: 300_000 }, () => {
   test("graftlet exits within ten seconds while probes, hooks, pulls, streams and reviews hang", async () => {
     assert.equal(await lab.agent.stop(), true);
     await endsWhileAllHangs(lab);

@@ -19,7 +19,7 @@ const pulled = (image: string): RegExp =>
   );
 
 // By itself: it begins with a machine that has no image.
-test("IfNotPresent pulls once, Always each time, Never not at all", async () => {
+test("policy IfNotPresent pulls once, Always each time, Never not at all", async () => {
   const { pods } = lab;
   const container = (imagePullPolicy: string) => ({ containers: [{ image: images.busybox, imagePullPolicy }] });
   const reasons = async (name: string) =>
@@ -49,8 +49,8 @@ test("IfNotPresent pulls once, Always each time, Never not at all", async () => 
   ]);
 });
 
-describe("images", { concurrency: 4 }, () => {
-  test("with Never, reports a missing image and starts nothing", async () => {
+describe("image pulls", { concurrency: 4 }, () => {
+  test("with policy Never, reports a missing image and starts nothing", async () => {
     const { pods } = lab;
     const image = "registry.k8s.io/e2e-test-images/nginx:1.15-4";
     await pods.create("never-absent", { containers: [{ image, imagePullPolicy: "Never" }] });

@@ -111,7 +111,9 @@ const mayApprove = [
   },
 ];
 
-describe("in a Pod: no kubeconfig, a service account, a Service for the kubelet API", { timeout: 600_000 }, () => {
+describe("graftlet in a Pod with a service account, a Service for the kubelet API and no kubeconfig", {
+  timeout: 600_000,
+}, () => {
   let cluster: Cluster;
   let agent: Agent;
   let file: string;

@@ -68,7 +68,7 @@ async function untilNothingIsLeft(): Promise<void> {
 }
 
 describe("an iSCSI volume", () => {
-  test("is mounted with CHAP for a pod; a claim has its data after a restart of graftlet; the last pod ends the session", async () => {
+  test("an iSCSI volume is mounted with CHAP, has its data after a restart of graftlet, and its last pod ends the session", async () => {
     const { cluster, pods } = lab;
     await pods.create("writes", {
       volumes: [{ name: "v", iscsi: source("chap") }],
@@ -97,7 +97,7 @@ describe("an iSCSI volume", () => {
     await untilNothingIsLeft();
   });
 
-  test("with volumeMode Block is a device", async () => {
+  test("an iSCSI volume with volumeMode Block is a device in the container", async () => {
     const { cluster, pods } = lab;
     const spec = { iscsi: source("chap", 2), volumeMode: "Block" };
     await cluster.apply([persistentVolume("raw", spec), claim("raw", "raw", { volumeMode: "Block" })]);
@@ -114,7 +114,7 @@ describe("an iSCSI volume", () => {
     assert.equal(await says("head", "-c", "5", "/srv/disk-2"), "bytes");
   });
 
-  test("with a wrong password keeps the pod waiting, with iscsiadm's words and without the password", async () => {
+  test("an iSCSI volume with a wrong password keeps the pod waiting, with iscsiadm's message and without the password", async () => {
     const { cluster, pods } = lab;
     await pods.create("refused", {
       volumes: [{ name: "v", iscsi: source("wrong") }],

@@ -201,7 +201,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
     assert.equal((await cluster.get<Node>("node", "edge-1"))?.spec?.unschedulable, undefined);
   });
 
-  test("killed at every step and repeated, removes pods, traces on the machine and Nodes, and nothing else", async () => {
+  test("killed at any step and repeated, removes pods, traces on the machine and Nodes, and nothing else", async () => {
     const flags = [fileOf(...leaving), "--deployment=graftlet", "--timeout=30s", "--yes"];
     for (const step of ["cordoned", "(deleting pods|no pods to delete)", "(pods have terminated|no pods to delete)"]) {
       await using killed = leave(...flags);

@@ -19,7 +19,7 @@ const volumeMounts = [{ name: "work", mountPath: "/work" }];
 const isRunning = (pod: Pod, name: string): boolean => statusOf(pod, name)?.state?.running !== undefined;
 const restarts = (pod: Pod, name: string): number => statusOf(pod, name)?.restartCount ?? 0;
 
-describe("hooks", { concurrency: 4 }, () => {
+describe("lifecycle hooks", { concurrency: 4 }, () => {
   test("postStart runs before the container counts as running; preStop runs before SIGTERM, within the grace period", async () => {
     const { pods, cluster } = lab;
     const folder = join(cluster.layout.dir, "hooked");
@@ -62,7 +62,7 @@ describe("hooks", { concurrency: 4 }, () => {
     await pods.until("unstarted", "to be tried again", (pod) => restarts(pod, "main") > 0);
   });
 
-  test("hooks call their servers over HTTP, from the target", async () => {
+  test("HTTP hooks are sent from the target", async () => {
     const { pods } = lab;
     await pods.create("server", { containers: [{ image: images.agnhost, command: undefined, args: ["netexec"] }] });
     const server = await pods.ready("server");
@@ -98,7 +98,7 @@ describe("hooks", { concurrency: 4 }, () => {
   });
 });
 
-describe("sidecars", { concurrency: 4 }, () => {
+describe("sidecars of a pod", { concurrency: 4 }, () => {
   /** Notes in the pod's journal that it is up, then that it is down, and shows the journal. */
   const sidecar = (name: string): ContainerDraft =>
     shell(
@@ -166,7 +166,7 @@ describe("sidecars", { concurrency: 4 }, () => {
   });
 });
 
-describe("ephemeral containers", { concurrency: 4 }, () => {
+describe("ephemeral containers of a pod", { concurrency: 4 }, () => {
   /** Adds a container to a running pod, as `kubectl debug` does. */
   const debug = (pod: string, container: object) =>
     lab.pods.api.patch<Pod>(`/api/v1/namespaces/default/pods/${pod}/ephemeralcontainers`, {
@@ -263,7 +263,7 @@ describe("restart policies of containers", { concurrency: 4 }, () => {
   });
 });
 
-describe("other fields of a pod", { concurrency: 4 }, () => {
+describe("deadline, hostname, environment files and sysctls of a pod", { concurrency: 4 }, () => {
   test("activeDeadlineSeconds fails a pod regardless of its containers", async () => {
     const { pods } = lab;
     // On a busy machine a pod may take longer to begin than a deadline that a test waits for.

@@ -34,7 +34,7 @@ describe("a machine with its own systemd", () => {
     assert.match(await machine.must(["journalctl", "--boot", "--unit=ssh"]), /Started ssh\.service/);
   });
 
-  test("a slice's limit is in effect in a cgroup of this kernel", async () => {
+  test("a slice's limit is enforced by a cgroup of this machine's kernel", async () => {
     const asked = ["--slice=x.slice", "--unit=sleeper", "-p", "MemoryMax=64M", "-p", "CPUQuota=20%"];
     await machine.must(["systemd-run", ...asked, "sleep", "infinity"]);
     const unit = "x.slice/sleeper.service";

@@ -108,7 +108,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("reads the target's NUMA nodes and what is reserved on them", async () => {
+  test("reads the target's NUMA nodes and the memory that is reserved on them", async () => {
     const { status } = await lab.pods.api.get<Node>(`/api/v1/nodes/${lab.cluster.nodeName}`);
     const amount = (of: Readonly<Record<string, string>> | undefined) => quantityValue(of?.["memory"] ?? "0");
     const reserved = amount(status?.capacity) - amount(status?.allocatable);
@@ -242,7 +242,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await untilFree(all);
   });
 
-  test("does not start with other reservations or another policy while a pod has memory of its own", async () => {
+  test("does not start with other reservations or another policy while a pod has allocated memory", async () => {
     await lab.pods.create("held", single(64));
     await lab.pods.ready("held");
     await stop();

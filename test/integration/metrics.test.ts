@@ -27,7 +27,7 @@ interface Said {
 // those that graftlet's are held to.
 const pagePort = 4194;
 
-describe("metrics", { timeout: 600_000 }, () => {
+describe("metrics, traces and profiles of a node", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent;
@@ -144,7 +144,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("match the kubelet's in type, labels and buckets, and add only graftlet's own", (t) => {
+  test("metrics match the kubelet's in type, labels and buckets, and add only graftlet's own", (t) => {
     if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
     const own = [
       "graftlet_build_info",
@@ -176,7 +176,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     }
   });
 
-  test("count the pods that have run", () => {
+  test("metrics count the pods that have run", () => {
     assert.equal(value("kubelet_node_name", { node: cluster.nodeName }), 1);
     assert.equal(value("kubelet_running_pods"), 2);
     assert.equal(value("kubelet_running_containers", { container_state: "running" }), 1);
@@ -221,7 +221,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.ok((value("prober_probe_total", readiness, graftlet.probes) ?? 0) > 0);
   });
 
-  test("count reviews of callers and of their tokens", () => {
+  test("metrics count access reviews and token reviews", () => {
     assert.equal(value("apiserver_delegated_authn_request_total", { code: "201" }), 2);
     assert.equal(value("apiserver_delegated_authn_request_duration_seconds_count", { code: "201" }), 2);
     assert.ok((value("apiserver_delegated_authz_request_total", { code: "201" }) ?? 0) >= 2);

@@ -228,7 +228,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
       assert.ok(pause >= 9_500 && pause < 20_000, `${pause} ms between renewals`);
   });
 
-  test("is NotReady with a reason without a pod network; host-network pods run, others wait, and it recovers", async () => {
+  test("the Node without a pod network is NotReady with a reason; host-network pods run, others wait until it recovers", async () => {
     const restore = await particulars[cluster.provider].loseNetwork(cluster);
     await cluster.apply(sleeper("notices"));
     const down = await until("to be NotReady", (found) => has(found, "Ready False KubeletNotReady"));

@@ -7,7 +7,7 @@ import { hugePageBytes, images } from "../harness/pods.ts";
 import { particulars } from "../harness/particulars.ts";
 import { kubectlTimeout } from "../harness/wait.ts";
 
-describe("the node", { timeout: 600_000 }, () => {
+describe("registration and status of the Node", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
 
@@ -152,14 +152,14 @@ describe("the node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("reports its own events", async () => {
+  test("emits events about the Node", async () => {
     await cluster.waitFor("the node's events", async () => {
       const reasons = await events();
       return ["Starting", "NodeReady", "NodeHasSufficientMemory"].every((reason) => reasons.includes(reason));
     });
   });
 
-  test("reports being cordoned and uncordoned", async () => {
+  test("emits an event when the Node is cordoned or uncordoned", async () => {
     const said = (reason: string) =>
       cluster.waitFor(`the event ${reason}`, async () => (await events()).includes(reason));
     await cluster.mustKubectl(["cordon", cluster.nodeName]);
@@ -194,7 +194,7 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.equal(again.metadata.labels?.["example.com/zone"], "a");
   });
 
-  test("is NotReady with the reason while the runtime is stopped, and Ready when it runs again", async () => {
+  test("the Node is NotReady with the reason while the runtime is stopped, and Ready when it runs again", async () => {
     await cluster.killRuntime();
     const down = await until("to be NotReady", (found) => !isReady(found), 60_000);
     assert.match(condition(down, "Ready").message ?? "", /container runtime is down/);
@@ -202,7 +202,7 @@ describe("the node", { timeout: 600_000 }, () => {
     await until("to be Ready again", isReady, 60_000);
   });
 
-  test("has no ephemeral storage without localStorageCapacityIsolation, and rejects pods that request it", async () => {
+  test("the Node has no ephemeral storage without localStorageCapacityIsolation, and rejects pods that request it", async () => {
     assert.equal(await agent.stop(), true);
     await cluster.mustKubectl(["delete", "node", cluster.nodeName]);
     agent = await startGraftlet(cluster, { config: { localStorageCapacityIsolation: false } });

@@ -13,7 +13,7 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-describe("termination of a pod", { concurrency: 4 }, () => {
+describe("pod termination and its effects on the machine", { concurrency: 4 }, () => {
   test("deletion: SIGTERM is handled, and the object is removed once runtime and machine are clean", async () => {
     const { pods, cluster } = lab;
     const folder = join(cluster.layout.dir, "farewell");
@@ -87,7 +87,7 @@ describe("termination of a pod", { concurrency: 4 }, () => {
     );
   });
 
-  test("deletion: names that are not UTF-8 and paths longer than PATH_MAX in a volume do not block it", async () => {
+  test("deletion: is not blocked by names that are not UTF-8 or paths longer than PATH_MAX in a volume", async () => {
     const { pods, cluster } = lab;
     const fill = [
       "cd /disk; mkdir \"$(printf '\\376')\"; touch \"$(printf '\\377')\" \"$(printf '\\376/\\377')\"",

@@ -16,7 +16,7 @@ const time = (text: string | undefined): number => Date.parse(text ?? "");
 const phases = (history: readonly Pod[]): string[] =>
   history.map((pod) => pod.status?.phase ?? "").filter((phase, index, all) => phase !== all[index - 1]);
 
-describe("the life of a pod", { concurrency: 6 }, () => {
+describe("a pod's life on a node", { concurrency: 6 }, () => {
   test("the scheduler places a Deployment and a Job, which become ready and complete", async () => {
     const { cluster, pods } = lab;
     const template = (spec: object, app: string) => ({

@@ -72,7 +72,7 @@ describe("runtime classes", () => {
     assert.deepEqual(limits(1), ["45000", String(64 * 2 ** 20)]);
   });
 
-  test("counts the overhead at admission", async () => {
+  test("counts a runtime class's overhead at admission", async () => {
     await makeClass("heavy", secondRuntimeHandler, { overhead: { podFixed: { cpu: "1000" } } });
     await onNode("heavy", { runtimeClassName: "heavy" });
     const { status } = await lab.pods.until("heavy", "to be refused", (pod) => pod.status?.phase === "Failed");

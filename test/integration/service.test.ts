@@ -68,7 +68,7 @@ describe("graftlet as a systemd service", { timeout: 600_000 }, () => {
   const journal = async () => (await cluster.runInside(["journalctl", "--unit=graftlet", "--lines=30"])).stdout;
   const property = (name: string) => onMachine("systemctl", "show", `--property=${name}`, "--value", "graftlet");
 
-  test("is activating until the node is ready, and the node runs pods", async () => {
+  test("the unit is activating until the node is ready, and the node runs pods", async () => {
     await onMachine("systemctl", "daemon-reload");
     const since = performance.now();
     await onMachine("systemctl", "start", "graftlet");

@@ -67,7 +67,7 @@ describe("three targets in one process: containerd, Docker, and a machine over S
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("each run pods, with logs and exec through each node's port", async () => {
+  test("all three targets run pods, with logs and exec through each node's port", async () => {
     report("create to Ready", await timesToReady("first", names));
     for (const name of names) {
       // A container that runs may not yet have said it.

@@ -83,7 +83,7 @@ function holding(bytes: number, resources?: ContainerDraft["resources"]): Contai
   return shell(script, { resources });
 }
 
-describe("pods of each QoS class next to an open session", { timeout: patience(600_000) }, () => {
+describe("pods of each QoS class next to an interactive session on the machine", { timeout: patience(600_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let cgroups: TargetCgroups;
@@ -113,7 +113,7 @@ describe("pods of each QoS class next to an open session", { timeout: patience(6
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("share a CPU in proportion to requests, and the session stays responsive", async (t) => {
+  test("pods share a CPU in proportion to their requests, and the session stays responsive", async (t) => {
     const burning = (resources?: ContainerDraft["resources"]): ContainerDraft => ({
       command: [...onOneCpu, "sh", "-c", "while :; do :; done"],
       resources,

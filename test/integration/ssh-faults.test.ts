@@ -105,8 +105,8 @@ describe("a degraded network", { timeout: 600_000 }, () => {
     });
 });
 
-describe("graftlet's machine dies", { timeout: 400_000 }, () => {
-  test("a successor takes over once sshd has noticed, and the pods have kept running", async () => {
+describe("a machine of graftlet that fails", { timeout: 400_000 }, () => {
+  test("another graftlet takes over once sshd has noticed the lost connection, and the pods keep running", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
     await lab.nodeSays("False", "LinkDown", 30_000);
@@ -131,8 +131,8 @@ describe("graftlet's machine dies", { timeout: 400_000 }, () => {
   });
 });
 
-describe("a revoked key", { timeout: 300_000 }, () => {
-  test("a revoked key is reported by the node, ends no pod, and recovers by itself", async () => {
+describe("a login key that is revoked", { timeout: 300_000 }, () => {
+  test("the node reports a revoked key, keeps its pods running, and recovers by itself", async () => {
     const { cluster } = lab;
     const file = join(cluster.layout.ssh, "authorized_keys");
     const keys = readFileSync(file);
@@ -212,7 +212,7 @@ describe("a target that reboots", { timeout: 400_000 }, () => {
   });
 });
 
-describe("whatever hangs, including the link and its target's sshd", { timeout: 300_000 }, () => {
+describe("shutdown while the link and the target's sshd hang", { timeout: 300_000 }, () => {
   test("graftlet exits as soon as the link counts as dead while probes, hooks, pulls, streams and reviews hang", async () => {
     assert.equal(await lab.agent().stop(), true);
     await endsWhileAllHangs(lab);

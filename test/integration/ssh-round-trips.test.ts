@@ -99,7 +99,7 @@ function uptime(text: string): number {
   return seconds;
 }
 
-describe("a distant target", { timeout: 600_000 }, () => {
+describe("a target with a long round-trip time", { timeout: 600_000 }, () => {
   test("user-visible operations take few round trips", async () => {
     const took = new Map<number, Record<What, Measured>>();
     for (const distance of distances) {

@@ -64,7 +64,7 @@ const server = shell("mkdir /www; echo hello > /www/hello; exec busybox httpd -f
 describe("an sshd with unusual settings", { timeout: 800_000 }, () => {
   const settings = ["AllowTcpForwarding no", "AllowStreamLocalForwarding no", "DisableForwarding yes"];
   for (const [index, setting] of [...settings, "MaxSessions 1", "MaxSessions 2", "MaxSessions 3"].entries())
-    test(`${setting}: a pod starts, is probed, supports exec and port-forward, and terminates`, async () => {
+    test(`with ${setting}, a pod starts, is probed, supports exec and port-forward, and terminates`, async () => {
       const { cluster, pods } = lab;
       await restartSshd([setting]);
       await nodeIsReady();
@@ -156,18 +156,18 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
 
   for (const { name, providerConfig, sentence } of [
     {
-      name: "an address where no machine is",
+      name: "an address without a machine",
       providerConfig: { host: "10.10.9.77" },
       sentence: /^root@10\.10\.9\.77:2222 cannot be reached \(.*\): no route to host: check host, and that the machine/,
     },
     {
-      name: "a name that nobody has",
+      name: "a host name that does not exist",
       providerConfig: { host: "no-such-machine.invalid" },
       sentence:
         /^root@no-such-machine\.invalid:2222 cannot be reached \(.*\): .*looked up on graftlet's machine: check/,
     },
   ])
-    test(`${name}: the Node reports what to check`, async () => {
+    test(`the Node reports what to check for ${name}`, async () => {
       await restart({ providerConfig });
       await nodeSays("False", "LinkDown", sentence);
       assert.ok(agent.isRunning());

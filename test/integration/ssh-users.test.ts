@@ -73,7 +73,7 @@ describe("a user with sudo", { timeout: 500_000 }, () => {
   before(async () => void (lab = await startUserLab("ssh", "sudo")));
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("has every privilege that a node needs: pods run, and secrets are in memory", async () => {
+  test("a login with sudo has every privilege that a node needs: pods run, and secrets are in memory", async () => {
     const { cluster } = lab;
     assert.deepEqual(await privileges(cluster), [
       "True",

@@ -61,7 +61,7 @@ describe("graftlet killed while the runtime starts a container of a task", { tim
     await proxy?.[Symbol.asyncDispose]();
   });
 
-  test("starts each container once; if the runtime does not know, the status says so", async (t) => {
+  test("starts each container once; the status reports if the runtime cannot tell whether a container started", async (t) => {
     const names: string[] = [];
     for (let round = 0; round < rounds; round++) {
       const name = `task-${round}`;

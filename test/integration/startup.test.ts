@@ -17,7 +17,7 @@ import { runToEnd } from "../harness/graftlet-run.ts";
 const project = join(import.meta.dirname, "..", "..");
 const built = join(project, "dist", "graftlet.mjs");
 
-describe("start-up", { timeout: 900_000 }, () => {
+describe("start-up of graftlet", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let kubeconfig: string;
   /** The arguments of a node that would start. */
@@ -172,12 +172,12 @@ describe("start-up", { timeout: 900_000 }, () => {
     }
   });
 
-  test("refuses another agent's health endpoint", async () => {
+  test("refuses a target on which another agent answers on the health port", async () => {
     await using _kubelet = await listen(cluster, 10_248, "HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok");
     await refused(sound, /another agent answers on the target's port 10248 \(RuntimeInUse\): stop /);
   });
 
-  test("without the API server warns once, retries, and registers when it is reachable; with the bundle", async () => {
+  test("the bundle, without the API server, warns once, retries, and registers when it is reachable", async () => {
     await cluster.stopApiServer();
     await using agent = await startGraftlet(cluster, { built: true, untilReady: false });
     const complaints = () =>
@@ -219,7 +219,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.deepEqual(await agent.ended, { code: 0, signal: null });
   });
 
-  test("without a name server runs and exits as usual, and reports a host name that does not resolve", async () => {
+  test("without a name server, graftlet runs and exits as usual, and reports a host name that does not resolve", async () => {
     const nodeName = "late-name";
     const hosts = join(cluster.layout.dir, "late-hosts");
     const resolvConf = join(cluster.layout.dir, "late-resolv.conf");

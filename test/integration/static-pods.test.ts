@@ -313,7 +313,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("taken"));
   });
 
-  test("without a kubeconfig runs its static pods standalone", async () => {
+  test("without a kubeconfig, graftlet runs its static pods standalone", async () => {
     await agent.stop();
     write("alone.json", manifest("alone"));
     const config = {

@@ -53,7 +53,7 @@ interface Said {
 
 // The real kubelet runs the node first, where its runtime is one that kubelets have: graftlet's names, types and labels are held
 // to its.
-describe("statistics", { timeout: 600_000 }, () => {
+describe("statistics of the kubelet API", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent;
@@ -173,7 +173,7 @@ describe("statistics", { timeout: 600_000 }, () => {
   const within = (what: string, value: number | undefined, least: number, most: number) =>
     assert.ok(value !== undefined && value >= least && value < most, `${what}: ${value}`);
 
-  test("CPU, memory, network and processes are those of the pod", () => {
+  test("reports CPU, memory, network and processes of the pod", () => {
     const { network, process_stats: processes, containers } = user();
     const [container] = containers;
     within("a fifth of a core", container?.cpu?.usageNanoCores, 1, 250_000_000);
@@ -218,7 +218,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     assert.equal(uid, pods.history("user").at(-1)?.metadata.uid);
   });
 
-  test("only_cpu_and_memory omits the rest", async () => {
+  test("only_cpu_and_memory omits all other statistics", async () => {
     const { node, pods: all } = await summarize("?only_cpu_and_memory=true");
     assert.ok(node.cpu && node.memory && !node.fs);
     const pod = all.find(({ podRef }) => podRef.name === "user");

@@ -3,7 +3,7 @@ import { after, before, describe, test } from "node:test";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { shell, statusOf } from "../harness/pods.ts";
 
-describe("stop signals", () => {
+describe("stop signals of containers", () => {
   let lab: Lab;
   before(async () => {
     lab = await startLab("stop-signals", { config: { featureGates: { ContainerStopSignals: true } } });

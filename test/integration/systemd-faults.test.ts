@@ -164,7 +164,7 @@ describe("a target with faults in systemd, cgroup driver or hierarchies", { time
     assert.equal(await isThere("/kubepods"), false);
   });
 
-  test("runs pods if an optional controller's hierarchy is missing, but no node if a required one is", async () => {
+  test("runs pods if an optional controller's hierarchy is missing, but starts no node if a required one is", async () => {
     const nodeEvents = async () => {
       const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;
       return (await pods.api.get<{ items: CoreEvent[] }>(`/api/v1/events?fieldSelector=${of}`)).items;

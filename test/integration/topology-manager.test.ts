@@ -149,7 +149,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await clear(pods, ["wide"]);
   });
 
-  test("best-effort admits what restricted rejects", async () => {
+  test("policy best-effort admits a pod that policy restricted rejects", async () => {
     const { pods } = lab;
     await restart(configOf("best-effort"));
     await register();

@@ -60,7 +60,7 @@ describe("network: auto on a machine whose Docker Engine runs the pods", { timeo
     }
   });
 
-  test("a target without a requirement leaves its new node isolated, and the condition names it", async () => {
+  test("a new node is isolated if its target lacks a requirement of the tunnel, and the condition names it", async () => {
     await drain();
     await lab.edge.mustInside(["mount", "--bind", "/dev/null", "/usr/sbin/nft"]);
     await edge.install();

@@ -105,7 +105,7 @@ describe("network: tunneled in a guest: kube-proxy by IPVS, netem", {
       await cluster.mustKubectl(["delete", "pod", second]);
     });
 
-  describe("netem between the cluster and the machine", () => {
+  describe("delay and packet loss by netem between the cluster and the machine", () => {
     before(async () => {
       await leadThrough(guest, lab);
       await ways.answer();

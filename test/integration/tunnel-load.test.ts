@@ -116,7 +116,7 @@ describe("network: tunneled under load", { timeout: 900_000 }, () => {
       assert.ok(oldest < 20, `the lease was ${oldest} s old`);
     });
 
-    test(`refuses no connection in ${loadSeconds} s of them from ${from} to ${to}, and the node stays responsive`, async (t) => {
+    test(`refuses no connection from ${from} to ${to} during ${loadSeconds} s of load, and the node stays responsive`, async (t) => {
       const { cluster } = lab;
       const address = await addressOf(cluster, to);
       const script = `

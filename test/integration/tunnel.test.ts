@@ -32,7 +32,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("an unmodified pod reaches names, Services and the API server", async () => {
+  test("an unmodified pod resolves names, and reaches Services and the API server", async () => {
     const { cluster } = lab;
     const web = await addressOf(cluster, "web");
     assert.equal(await said("far", "dig +search +short web"), web);
@@ -52,7 +52,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.match(await said("far", ask), /system:serviceaccount:default:default/);
   });
 
-  test("carries UDP both ways", async () => {
+  test("carries UDP in both directions", async () => {
     const ask = "exec 3<>/dev/udp/web/81; echo hostname >&3; timeout 5 head -c 3 <&3";
     assert.equal(await said("far", `bash -c '${ask}'`), "web");
   });
@@ -122,7 +122,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     await cluster.waitFor("the other alone to answer", async () => (await said("web", twenty)) === "web", 10_000);
   });
 
-  test("keeps a client at its pod with session affinity, from both sides", async () => {
+  test("session affinity keeps a client at its pod, both from the machine and from the cluster", async () => {
     const { cluster } = lab;
     const named = { selector: { part: "kept" }, sessionAffinity: "ClientIP" };
     await cluster.mustKubectl(["label", "pod", "web", "far", "part=kept", "--overwrite"]);
@@ -292,7 +292,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.deepEqual([...heard].toSorted(), ["there: far", "web: web"]);
   });
 
-  test("limited to namespaces, reaches the API server and DNS, and refuses Services of other namespaces", async () => {
+  test("with serviceNamespaces, pods reach the API server and DNS, and no Services of other namespaces", async () => {
     const { cluster } = lab;
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].ssh.serviceNamespaces={elsewhere}"]);
     await cluster.waitFor(
@@ -304,7 +304,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.match(version.text, /"major": "1"/);
   });
 
-  test("leaves nothing on the machine once it is switched off, and reports the condition", async () => {
+  test("the tunnel leaves nothing on the machine once it is switched off, and the condition reports it", async () => {
     const { cluster } = lab;
     assert.match(await rules(), /table ip graftlet-/);
     await lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=51"]);
@@ -317,7 +317,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("uninstall with drain removes all of it, also after graftlet was killed", async () => {
+  test("uninstall with drain removes the tunnel completely, also after graftlet was killed", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=onUninstall=drain"]);
     await lab.cluster.waitFor("the rules", async () => (await rules()).includes("redirect to"), 60_000);
     await releaseOf(lab).kill();

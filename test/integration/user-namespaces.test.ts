@@ -135,7 +135,7 @@ describe("user namespaces", { timeout: 900_000 }, () => {
     await end("used");
   });
 
-  test("more pods than there are ranges each get one over time, and leave none behind", async () => {
+  test("when there are more pods than ranges, each pod gets a range over time, and no range stays in use", async () => {
     const { pods, cluster } = lab;
     const seen: number[] = [];
     for (const round of ["a", "b"]) {

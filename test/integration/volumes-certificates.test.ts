@@ -95,7 +95,7 @@ const fileOf = (pod: Pod, name: string) =>
   readFileSync(join(volumeFolder(lab.cluster, pod, "projected", "v"), name), "utf8");
 
 describe("certificates in volumes", { concurrency: 4 }, () => {
-  test("trust bundles by name and by signer reach pods, and their changes running pods", async () => {
+  test("pods get trust bundles by name and by signer, and running pods get their changes", async () => {
     const { cluster, pods } = lab;
     const [one, two] = [await authority("one"), await authority("two")];
     const bySigner = { trustBundle: two, signerName };

@@ -13,7 +13,7 @@ after(() => lab?.[Symbol.asyncDispose]());
 
 const volumes = [{ name: "tools", image: { reference: images.busybox } }];
 
-describe("images as volumes", { concurrency: 4 }, () => {
+describe("image volumes", { concurrency: 4 }, () => {
   test("containerd mounts image volumes read-only, in whole or in part", async (t) => {
     const { pods, cluster } = lab;
     if (cluster.provider !== "cri" || cluster.containerd === "1.6") return t.skip("the runtime mounts no images");
@@ -54,7 +54,7 @@ describe("images as volumes", { concurrency: 4 }, () => {
     await pods.event("absent", "Failed", "Error: ErrImagePull");
   });
 
-  test("with Docker the pod is held", async (t) => {
+  test("holds a pod with an image volume on the Docker Engine", async (t) => {
     const { pods, cluster } = lab;
     if (!cluster.provider.includes("docker")) return t.skip("the runtime is to say");
     await pods.create("held", { volumes, containers: [{ volumeMounts: [{ name: "tools", mountPath: "/tools" }] }] });

@@ -94,12 +94,12 @@ describe("subPath mounts", { concurrency: 4 }, () => {
   });
 
   const refused: readonly (readonly [what: string, layOut: string, subPath: string, step: string])[] = [
-    ["a link that leads out", "ln -s $OUT it", "it", "prepare subPath"],
-    ["a link that leads up", "ln -s ../../../../.. it", "it/pods", "prepare subPath"],
-    ["a directory to make behind a link", "ln -s $OUT it", "it/new", "create subPath directory"],
-    ["a link to nowhere", "ln -s none it", "it", "create subPath directory"],
-    ["a FIFO in the way", "mkfifo it", "it/x", "prepare subPath"],
-    ["a file in the way", "touch it", "it/x", "prepare subPath"],
+    ["a link that leads out of the volume", "ln -s $OUT it", "it", "prepare subPath"],
+    ["a link that leads to a parent directory", "ln -s ../../../../.. it", "it/pods", "prepare subPath"],
+    ["a missing directory behind a link", "ln -s $OUT it", "it/new", "create subPath directory"],
+    ["a dangling link", "ln -s none it", "it", "create subPath directory"],
+    ["a FIFO in place of a directory", "mkfifo it", "it/x", "prepare subPath"],
+    ["a file in place of a directory", "touch it", "it/x", "prepare subPath"],
   ];
   for (const [index, [what, script, subPath, step]] of refused.entries())
     test(`${what} prevents a container's start, in the kubelet's words, until it is removed`, async () => {
@@ -178,7 +178,7 @@ describe("subPath mounts", { concurrency: 4 }, () => {
   });
 });
 
-test("a restarted graftlet unmounts what the previous process bound", async () => {
+test("a restarted graftlet unmounts the bind mounts of the previous process", async () => {
   const { cluster, pods } = lab;
   await pods.create("left", { volumes: data, containers: [{ volumeMounts: [part("it")] }] });
   const pod = await pods.ready("left");

@@ -37,7 +37,7 @@ async function smuggle(name: string, data: Readonly<Record<string, string>>): Pr
   await inside("curl", "-sSf", "-d", body, `${addresses.etcd}/v3/kv/put`);
 }
 
-describe("input that leaves a volume", () => {
+describe("input that leads out of a volume", () => {
   test("keys with dots and slashes that no API server admits become files within the volume, or are rejected", async () => {
     const root = join(cluster.root, cluster.layout.kubeletRoot);
     await smuggle("leaving", { fine: "1", "../../../../escape": "2" });

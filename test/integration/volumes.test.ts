@@ -18,8 +18,8 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-describe("volumes", { concurrency: 4 }, () => {
-  test("emptyDir: shared by the pod's containers, on disk or in memory, for the life of the pod", async () => {
+describe("emptyDir volumes, hostPath volumes and fsGroup", { concurrency: 4 }, () => {
+  test("emptyDir: is shared by the pod's containers, on disk or in memory, for the life of the pod", async () => {
     const { pods, cluster } = lab;
     const volumes = [
       { name: "disk", emptyDir: {} },
@@ -90,7 +90,7 @@ describe("volumes", { concurrency: 4 }, () => {
     assert.equal(told.trimEnd().split("\n").slice(1).join("\n"), rights(1000));
   });
 
-  test("hostPath: mounts what each type allows", async () => {
+  test("hostPath: mounts paths of each type", async () => {
     writeFileSync(join(folder, "file"), "content\n");
     mkdirSync(join(folder, "directory"));
     const server = createServer().listen(join(folder, "socket"));

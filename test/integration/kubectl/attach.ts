@@ -36,7 +36,7 @@ export function attachTests(lab: () => Lab): void {
         assert.deepEqual((await pods.outputOf(pod)).trimEnd().split("\n").sort(), ["aside", "got one", "no more"]);
       });
 
-      test("without -i shows output from now on to several clients, until the container ends", async () => {
+      test("without -i, shows output from the time of the call to several clients, until the container ends", async () => {
         const { cluster, pods } = lab();
         const pod = named("output");
         await pods.create(pod, {

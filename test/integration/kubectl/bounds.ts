@@ -35,7 +35,7 @@ async function pingWithoutEnd({ agent, cluster }: Lab): Promise<number> {
 
 /** Clients that take more than their share. */
 export function boundTests(lab: () => Lab): void {
-  describe("clients without limits", { timeout: 180_000 }, () => {
+  describe("limits for misbehaving clients", { timeout: 180_000 }, () => {
     before(async () => {
       await lab().pods.create("bounded", { containers: [echoServer] });
       await lab().pods.ready("bounded");

@@ -22,7 +22,7 @@ export function execTests(lab: () => Lab): void {
         await lab().pods.ready(pod);
       });
 
-      test("returns the command's exit code, and stdout apart from stderr", async () => {
+      test("returns the command's exit code, and stdout separate from stderr", async () => {
         const done = await exec([pod, "--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 42"]);
         assert.deepEqual(done, {
           code: 42,
@@ -32,7 +32,7 @@ export function execTests(lab: () => Lab): void {
         assert.deepEqual(await exec([pod, "--", "true"]), { code: 0, stdout: "", stderr: "" });
       });
 
-      test("passes arguments on unchanged", async () => {
+      test("forwards arguments unchanged", async () => {
         const words = ["a", "b c", "", "ü & = ? # % +", "'\"\\$(x)\n"];
         assert.equal(
           (await exec([pod, "--", "printf", "[%s]", ...words])).stdout,
@@ -40,7 +40,7 @@ export function execTests(lab: () => Lab): void {
         );
       });
 
-      test("passes stdin on, and its end", async () => {
+      test("forwards stdin and closes it at the end", async () => {
         assert.deepEqual(await exec(["-i", pod, "--", "sh", "-c", "cat; echo the end"], { stdin: "typed\n" }), {
           code: 0,
           stdout: "typed\nthe end\n",

@@ -31,7 +31,7 @@ export function logTests(lab: () => Lab): void {
       assert.doesNotMatch(late.stdout(), /first/);
     });
 
-    test("--tail, --limit-bytes, --timestamps, --since and --since-time filter as asked", async () => {
+    test("--tail, --limit-bytes, --timestamps, --since and --since-time select lines as requested", async () => {
       const { pods } = lab();
       await pods.create("lines", {
         restartPolicy: "Never",

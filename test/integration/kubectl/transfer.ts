@@ -37,7 +37,7 @@ function expectedSum(): string {
 
 /** Far more than its memory goes through graftlet, whose memory does not depend on the amount. */
 export function transferTests(lab: () => Lab): void {
-  describe(`${mebibytes} MiB through graftlet`, { timeout: 900_000 }, () => {
+  describe(`transfers of ${mebibytes} MiB through graftlet`, { timeout: 900_000 }, () => {
     let expected = "";
     before(async () => {
       expected = expectedSum();
@@ -84,12 +84,12 @@ export function transferTests(lab: () => Lab): void {
       return hash.digest("hex");
     }
 
-    test("kubectl exec transfers them from a command", () =>
+    test(`kubectl exec transfers ${mebibytes} MiB from a command`, () =>
       bounded(async () =>
         assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines(bytes)]), expected),
       ));
 
-    test("kubectl exec transfers them to a command", () =>
+    test(`kubectl exec transfers ${mebibytes} MiB to a command`, () =>
       bounded(async () => {
         await using talk = converse(lab().cluster.startKubectl(["exec", "-i", "transfer", "--", "md5sum"]));
         const input = talk.child.stdin;
@@ -100,7 +100,7 @@ export function transferTests(lab: () => Lab): void {
         assert.equal(talk.stdout(), `${expected}  -\n`);
       }));
 
-    test("kubectl logs --follow transfers them from a log while it is written", () =>
+    test(`kubectl logs --follow transfers ${mebibytes} MiB from a log while it is written`, () =>
       bounded(async (turn) => {
         const { pods } = lab();
         const talkative = `talkative-${turn}`;

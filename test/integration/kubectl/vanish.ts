@@ -26,7 +26,7 @@ export function vanishTests(lab: () => Lab): void {
     });
 
     for (const { name: transport, env } of transports) {
-      test(`leave nothing behind after a few seconds, over ${transport}`, async () => {
+      test(`clients that vanish leave nothing behind after a few seconds, over ${transport}`, async () => {
         const { agent, cluster } = lab();
         const { held, holdings, ownLines } = particulars[cluster.provider];
         await cluster.mustKubectl(["logs", "quiet"]);

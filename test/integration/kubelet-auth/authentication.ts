@@ -7,7 +7,7 @@ import { type Callers, log, webSocket } from "./callers.ts";
 
 /** Who gets in. */
 export function authenticationTests(lab: () => Lab, callers: () => Callers): void {
-  describe("authentication", { concurrency: 4 }, () => {
+  describe("authentication at the kubelet API", { concurrency: 4 }, () => {
     test("rejects requests without credentials", async () => {
       for (const path of ["/pods", "/healthz", "/no/such/path", log])
         assert.deepEqual(await callers().ask(path), { status: 401, body: "Unauthorized" });
@@ -52,7 +52,7 @@ export function authenticationTests(lab: () => Lab, callers: () => Callers): voi
       assert.deepEqual(await callers().ask("/healthz", { token: elsewhere }), { status: 401, body: "Unauthorized" });
     });
 
-    test("rejects tokens of a deleted account before long", async () => {
+    test("soon rejects tokens of a deleted account", async () => {
       const { cluster } = lab();
       await cluster.mustKubectl(["create", "serviceaccount", "leaving"]);
       const token = (await cluster.mustKubectl(["create", "token", "leaving"])).trim();

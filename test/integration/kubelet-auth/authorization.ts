@@ -6,7 +6,7 @@ import { type Callers, log, subresources, webSocket } from "./callers.ts";
 
 /** Who may do what. */
 export function authorizationTests(lab: () => Lab, callers: () => Callers): void {
-  describe("authorization", { concurrency: 4 }, () => {
+  describe("authorization at the kubelet API", { concurrency: 4 }, () => {
     test("reports which permission a caller lacks", async () => {
       assert.deepEqual(await callers().ask("/pods", await callers().withCertificate("stranger")), {
         status: 403,
@@ -77,7 +77,7 @@ export function authorizationTests(lab: () => Lab, callers: () => Callers): void
       "/": ["proxy"],
     };
     for (const account of ["nothing", ...subresources]) {
-      test(`get on nodes/${account} allows only its own paths`, async () => {
+      test(`get on nodes/${account} allows only the paths of that subresource`, async () => {
         const statuses = await kubeletStatuses(lab().cluster, Object.keys(doors), callers().account(account));
         const open = Object.entries(statuses)
           .filter(([, status]) => status !== 403)

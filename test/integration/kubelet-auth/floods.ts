@@ -39,7 +39,7 @@ export function floodTests(lab: () => Lab, callers: () => Callers): void {
     assert.equal(stdout, "still here\n", stderr);
   };
 
-  describe("floods of requests", () => {
+  describe("floods of requests to the kubelet API", () => {
     test("runs pods and accepts a valid token within 2 s during 300 invalid tokens a second", async (t) => {
       const { cluster, pods, agent } = lab();
       const tokens: string[] = [];

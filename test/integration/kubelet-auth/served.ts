@@ -97,7 +97,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("endpoints never lead outside of what their path names", async () => {
+    test("endpoints never give access outside of the directory or pod that their path names", async () => {
       const outside = [
         "/containerLogs/default/target/..%2f..%2f..%2fetc",
         "/containerLogs/../../etc/passwd",

@@ -64,7 +64,7 @@ const predicate = (name: string, why: string): Rejection => ({
 });
 const affinityRefusal = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
 
-test("admits a pod that fits", async () => {
+test("admits a pod that fits on the node", async () => {
   assert.equal(await admit({ pod: requesting({ cpu: "4", memory: "8Gi", "ephemeral-storage": "10Gi" }) }), undefined);
 });
 
@@ -193,28 +193,28 @@ const byField = (operator: string, ...values: string[]) => ({
 });
 const terms: [string, object[], boolean][] = [
   ["In", [byLabel("In", ["a", "b"])], true],
-  ["In, other", [byLabel("In", ["c"])], false],
+  ["In and another value", [byLabel("In", ["c"])], false],
   ["NotIn", [byLabel("NotIn", ["c"])], true],
-  ["NotIn, absent label", [byLabel("NotIn", ["c"], "none")], true],
-  ["NotIn, this one", [byLabel("NotIn", ["a"])], false],
+  ["NotIn and a label that the node lacks", [byLabel("NotIn", ["c"], "none")], true],
+  ["NotIn and the node's value", [byLabel("NotIn", ["a"])], false],
   ["Exists", [byLabel("Exists")], true],
   ["DoesNotExist", [byLabel("DoesNotExist")], false],
   ["Gt", [byLabel("Gt", ["4"], "size")], true],
-  ["Gt, equal", [byLabel("Gt", ["5"], "size")], false],
+  ["Gt and an equal number", [byLabel("Gt", ["5"], "size")], false],
   ["Lt", [byLabel("Lt", ["10"], "size")], true],
-  ["Lt, no number", [byLabel("Lt", ["10"])], false],
-  ["unknown operator", [byLabel("Near", ["a"])], false],
-  ["field In", [byField("In", "node")], true],
-  ["field In, two values", [byField("In", "node", "other")], false],
-  ["field NotIn", [byField("NotIn", "node")], false],
-  ["one of two terms", [byLabel("DoesNotExist"), byLabel("Exists")], true],
-  ["empty term", [{}], false],
+  ["Lt and a label that is no number", [byLabel("Lt", ["10"])], false],
+  ["an unknown operator", [byLabel("Near", ["a"])], false],
+  ["In for a field", [byField("In", "node")], true],
+  ["In for a field and two values", [byField("In", "node", "other")], false],
+  ["NotIn for a field and the node's value", [byField("NotIn", "node")], false],
+  ["one matching term of two", [byLabel("DoesNotExist"), byLabel("Exists")], true],
+  ["an empty term", [{}], false],
   ["no terms", [], false],
-  ["all of a term", [{ ...byLabel("Exists"), ...byField("In", "other") }], false],
+  ["a term of which only one expression matches", [{ ...byLabel("Exists"), ...byField("In", "other") }], false],
 ];
 
 for (const [name, nodeSelectorTerms, matches] of terms) {
-  test(`affinity ${name}: ${matches}`, async () => {
+  test(`node affinity ${matches ? "matches" : "does not match"} with ${name}`, async () => {
     const affinity = { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } } };
     const refusal = await admit({ pod: aPod({ affinity }), node: aNode({}, { zone: "a", size: "5" }) });
     assert.deepEqual(refusal, matches ? undefined : affinityRefusal);

@@ -116,7 +116,7 @@ test("an unsupported feature is reported by the field that requests it, with the
   ]);
 });
 
-test("detects each feature wherever a pod can request it; Unconfined requests none", async () => {
+test("detects each feature in every field that can request it; Unconfined requests none", async () => {
   const served = createFieldChecker(async (feature) => feature);
   assert.deepEqual(
     (await served.unsupportedFields(demanding, never)).map(({ field, why }) => `${why} ${field}`),

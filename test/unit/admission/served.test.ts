@@ -25,7 +25,7 @@ const tables: [string, object][] = [
 ];
 
 for (const [name, decisions] of tables) {
-  test(`every field of ${name} has a decision`, () => {
+  test(`every field of ${name} has a decision whether it is supported`, () => {
     const model: { getAttributeTypeMap?: () => { baseName: string }[] } | undefined = new Map<string, object>(
       Object.entries(models),
     ).get(name);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { absentApi, loggedEvents, noNode, noServices } from "../../../src/api/absent.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 
-test("rejects API requests at once, and writes events to the log", async () => {
+test("without an API server, rejects requests at once and writes events to the log", async () => {
   const api = absentApi();
   const signal = new AbortController().signal;
   const watching = async () => {
@@ -17,7 +17,7 @@ test("rejects API requests at once, and writes events to the log", async () => {
   assert.match(lines.join(""), /"about":"Pod\/ns\/p","reason":"Failed","msg":"no image"/);
 });
 
-test("has no Node and no Services, and no caller waits for them", async () => {
+test("without an API server, there are no Node and Services, and no caller waits for them", async () => {
   await noNode.ready(new AbortController().signal);
   assert.deepEqual([noNode.node(), noNode.synced(), noServices.list()], [undefined, true, []]);
 });

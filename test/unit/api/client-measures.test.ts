@@ -7,7 +7,7 @@ import { connected } from "./connected-client.ts";
 
 const { signal } = new AbortController();
 
-test("counts the bodies that it sends, the final response and each repetition", async () => {
+test("counts the request bodies that it sends, the final response and each retry", async () => {
   const counted: string[] = [];
   const measures = {
     ...unmeasured.requests,

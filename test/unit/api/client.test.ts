@@ -205,7 +205,7 @@ test("a broken connection fails its watches, and the next watch reconnects", asy
   await second.return();
 });
 
-test("a watch ends with its signal, and a refused one with the server's message", async () => {
+test("a watch ends when its signal aborts, and a refused watch with the server's message", async () => {
   await using t = await overHttp2();
   const stop = new AbortController();
   const events = await opened(t.client, stop.signal);
@@ -272,7 +272,7 @@ test("a truncated response is reported as unavailable", async () => {
   await assert.rejects(t.client.get("/cut", { signal }), { code: "unavailable" });
 });
 
-test("an error about an unreadable response contains nothing of it, as it may be secret", async () => {
+test("an error about an unreadable response does not quote the response, which may be secret", async () => {
   await using t = await overHttp((_, response) => response.end('c2VjcmV0"}\n'));
   const silentOf = (error: unknown) => {
     assert.ok(error instanceof CodedError && error.code === "unavailable");
@@ -283,7 +283,7 @@ test("an error about an unreadable response contains nothing of it, as it may be
   await assert.rejects(t.client.watch("/secret", { signal }).next(), silentOf);
 });
 
-test("writes one at a time while the server fails; heartbeats and reads are not throttled", async () => {
+test("sends one write at a time while the server fails; heartbeats and reads are not throttled", async () => {
   let sick = true;
   let mangled = false;
   const asked: string[] = [];

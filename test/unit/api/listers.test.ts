@@ -17,7 +17,7 @@ test("waits for the first list of the Node, for the given time at most", async (
   assert.deepEqual(done, ["given up"]);
 });
 
-test("does not wait longer than the first list takes, and ends with the signal", async () => {
+test("does not wait longer than the first list takes, and ends when the signal aborts", async () => {
   await withFirstListTimeout(noNode, 2_000, fakeClock()).ready(never);
   const stop = new AbortController();
   const waiting = withFirstListTimeout({ ...noNode, ready: () => new Promise(() => undefined) }, 2_000, fakeClock());

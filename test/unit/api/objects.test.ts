@@ -62,7 +62,7 @@ function start(
   };
 }
 
-test("serves all pods and reads with one watch by name", async () => {
+test("uses one watch for all pods and reads of an object", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   t.caches.register(wanting("b"));

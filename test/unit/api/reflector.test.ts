@@ -160,14 +160,14 @@ test("does not poll a server that ends watches immediately", async () => {
   assert.ok(count >= 2 && count <= 12, `${count} watches in ten seconds`);
 });
 
-test("drops managedFields", async () => {
+test("drops managedFields of objects", async () => {
   const heavy: Thing = { metadata: { ...thing("a", "a1", "1").metadata, managedFields: [] } };
   await using t = start([() => ({ metadata: { resourceVersion: "10" }, items: [heavy] })]);
   await settle();
   assert.equal("managedFields" in (t.reflector.get("ns", "a")?.metadata ?? assert.fail("no object")), false);
 });
 
-test("ready waits for the first list, through failures", async () => {
+test("ready waits for the first list, even if earlier lists fail", async () => {
   let down = true;
   const list = () => {
     if (down) throw new CodedError("unavailable", "refused");
@@ -197,7 +197,7 @@ test("requests a lost response again, with a growing timeout", async () => {
   assert.deepEqual(t.said, ["replace a1"]);
 });
 
-test("retries within seconds what a returning server refuses at first, and slows down for lasting refusals", async () => {
+test("retries requests that a returning server refuses within seconds, and slows down if it continues to refuse", async () => {
   const away = () => {
     throw new CodedError("unavailable", "refused");
   };

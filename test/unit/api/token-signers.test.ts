@@ -8,7 +8,7 @@ const jwt = (head: string, claims: unknown, signature = "signature") =>
   `${head}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.${signature}`;
 const inForce = { iss: "https://cluster", exp: now + 60 };
 
-test("classifies tokens by the header of a valid one, as unexpired JWTs, or as others", () => {
+test("classifies a token as one with the header of a valid token, as an unexpired JWT, or as another", () => {
   const signers = createTokenSigners(fakeClock());
   assert.equal(signers.kindOf(jwt("head", inForce)), "jwt");
   signers.recordValid(jwt("head", inForce));

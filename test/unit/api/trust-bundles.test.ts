@@ -56,7 +56,7 @@ function start({ items = [] as object[], versions = ["v1beta1"], enabled = true 
   };
 }
 
-test("a bundle by name has its certificates once, without text between them", async () => {
+test("a bundle that is named has each of its certificates once, without text between them", async () => {
   const messy = `# comment\n${pem("one")}between\n${pem("two", "one")}`;
   await using t = start({ items: [bundle("b", messy)] });
   const read = await t.read({ name: "b" });
@@ -91,7 +91,7 @@ test("a missing bundle is an error unless it is optional", async () => {
   assert.equal(await t.read({ signerName: "s/x", labelSelector: {}, optional: true }), "");
 });
 
-test("an API server that serves only the alpha version is read in that", async () => {
+test("reads bundles in the alpha version if the API server serves no other", async () => {
   await using t = start({ items: [bundle("b", pem("one"))], versions: ["v1alpha1"] });
   assert.deepEqual(textsIn(await t.read({ name: "b" })), ["one"]);
 });

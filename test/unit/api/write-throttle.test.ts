@@ -47,7 +47,7 @@ test("writes one at a time, in order, after a write that the server could not ac
   assert.equal(clock.pending, 0);
 });
 
-test("a success releases growing numbers of writes, and a failure stops them", async () => {
+test("each success releases a growing number of writes, and a failure stops the release", async () => {
   const { clock, throttle, passed, askAll, ask } = start(50);
   throttle.ended(false);
   void askAll();

@@ -48,7 +48,7 @@ test("shows median and 99th percentile of each agent, and the result of all roun
   assert.deepEqual(missed, []);
 });
 
-test("names a missed figure, with a row for each of two goals", () => {
+test("lists a missed figure, with a row for each of its two goals", () => {
   const ledger = createLedger();
   ledger.note("burst", "kubelet", 1, 10);
   ledger.note("burst", "graftlet", 1, 9);
@@ -78,7 +78,7 @@ test("counts a figure as missed if its reference is missing", () => {
   assert.equal(missed.length, 1);
 });
 
-test("judges by each kind of comparison", () => {
+test("judges a figure by each kind of comparison", () => {
   const measured = (who: string) => ({ graftlet: 530, local: 500 })[who];
   const beyond = atMostBeyond({ text: "local", of: (of) => of("local") }, 20, "graftlet", "ms");
   assert.deepEqual([beyond.text, beyond.of(measured)], ["≤ 20.0 ms beyond local", 30]);

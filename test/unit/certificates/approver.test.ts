@@ -69,7 +69,7 @@ describe("validation of serving certificate requests", () => {
     assert.equal(why(by({ extensions: [[names]], key: "rsa" })), undefined);
   });
 
-  test("rejects another signer", () => {
+  test("rejects a request for another signer", () => {
     const signerName = "kubernetes.io/kube-apiserver-client-kubelet";
     assert.match(
       why(right, { signerName }) ?? "",
@@ -86,7 +86,7 @@ describe("validation of serving certificate requests", () => {
     assert.match(why(right, { groups: ["system:authenticated"] }) ?? "", /without being in the group system:nodes/);
   });
 
-  test("rejects other usages", () => {
+  test("rejects a request with other usages", () => {
     for (const other of [
       [],
       ["server auth"],
@@ -103,7 +103,7 @@ describe("validation of serving certificate requests", () => {
       );
   });
 
-  test("rejects another subject", () => {
+  test("rejects a request with another subject", () => {
     const unit = [{ oid: organizationalUnit, value: "x" }];
     const subjects = {
       "another node": [nodes, named("system:node:edge-2")],
@@ -123,7 +123,7 @@ describe("validation of serving certificate requests", () => {
       );
   });
 
-  test("rejects other names or addresses, or none", async () => {
+  test("rejects a request with other names or addresses, or none", async () => {
     for (const more of ["kubernetes.default.svc", "edge-2", "*.edge-1", "EDGE-1", "10.96.0.1", "fd00::1", "10.0.0.90"])
       assert.match(
         why(await asked("edge-1", "10.0.0.9", more)) ?? "",
@@ -137,7 +137,7 @@ describe("validation of serving certificate requests", () => {
     );
   });
 
-  test("rejects extensions other than names", () => {
+  test("rejects a request with extensions other than names", () => {
     const uri = [0x86, "https://edge-1"] as const;
     const mail = [0x81, "root@edge-1"] as const;
     const variants: Record<string, RequestVariant> = {
@@ -176,7 +176,7 @@ describe("validation of serving certificate requests", () => {
   });
 });
 
-describe("the approver", () => {
+describe("approval of serving certificate requests", () => {
   const lab = (answer: (call: Call) => unknown, addresses: readonly string[] = own.addresses) => {
     const client = fakeClient(answer);
     const clock = fakeClock();

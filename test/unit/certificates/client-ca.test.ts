@@ -43,7 +43,7 @@ test("cluster CA: undefined before the first response, reports changes, keeps th
   await done;
 });
 
-test("cluster CA: retries after a timeout", async () => {
+test("cluster CA: retries a read that timed out", async () => {
   const clock = fakeClock();
   const answers = [
     (signal: AbortSignal) => untilAborted(new Promise<string>(() => undefined), signal),
@@ -60,7 +60,7 @@ test("cluster CA: retries after a timeout", async () => {
   await done;
 });
 
-test("an unusable configured file stops startup with its field", async () => {
+test("an unusable configured CA file stops the start with an error that names its field", async () => {
   const dir = await mkdtemp(join(tmpdir(), "graftlet-ca-"));
   const deps = { clock: fakeClock(), log: silentLog() };
   const path = join(dir, "ca.crt");

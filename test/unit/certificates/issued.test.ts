@@ -131,7 +131,7 @@ test("requests, awaits and stores a certificate; a second start requests none", 
   assert.equal(at.signer.requests.size, 1);
 });
 
-test("approves its own requests if permitted, and leaves invalid ones", async () => {
+test("approves its own requests if permitted, but not invalid ones", async () => {
   await using at = await place();
   const approved = new Set<string>();
   const { certificate, stop } = await at.start({

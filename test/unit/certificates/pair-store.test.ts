@@ -8,7 +8,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 
 const { signal } = new AbortController();
 
-test("a new pair replaces the old file; a torn file is not a pair", async () => {
+test("a new pair replaces the old file; a certificate with the key of another pair is ignored", async () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-pairs-"));
   try {
     const store = filePairStore(join(dir, "pki"), "kubelet-client");

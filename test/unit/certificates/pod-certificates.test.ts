@@ -207,7 +207,7 @@ test("requests are watched only while a pod needs a certificate", async () => {
   assert.throws(t.read, { message: /^no credentials yet/ });
 });
 
-test("without the API no key is generated, and without the feature gate nothing is asked", async () => {
+test("generates no key without the API, and sends no request without the feature gate", async () => {
   await using unserved = await start({ isServed: false });
   await unserved.clock.advance(10 * minute);
   assert.throws(unserved.read, { message: "no credentials yet for key={ns p p-uid v 1}" });
@@ -218,7 +218,7 @@ test("without the API no key is generated, and without the feature gate nothing 
   assert.deepEqual(disabled.client.calls, []);
 });
 
-test("each key type proves its possession", async () => {
+test("each key type has a valid proof of possession", async () => {
   const { Pkcs10CertificateRequest } = await loadX509();
   const expected = {
     RSA3072: ["rsa", 3072],

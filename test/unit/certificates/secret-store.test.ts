@@ -53,7 +53,7 @@ test("describes a missing Secret in a sentence", async () => {
   });
 });
 
-test("writes a pair that only the Secret has to the files", async () => {
+test("writes a pair to the files if only the Secret has it", async () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-secret-"));
   try {
     const kept = secretPairStore({ client: secret().client, ...at, name: "a" });

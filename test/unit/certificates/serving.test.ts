@@ -52,7 +52,7 @@ test("creates a self-signed pair for the node's name and addresses, valid one ye
   assert.equal((await stat(join(at.dir, "pki/kubelet.key"))).mode & 0o777, 0o600);
 });
 
-test("keeps the pair while it is valid, and recreates it otherwise", async () => {
+test("keeps the self-signed pair while it is valid, and otherwise creates a new one", async () => {
   await using at = await place();
   const first = (await at.make()).current();
   assert.deepEqual((await at.make()).current(), first);

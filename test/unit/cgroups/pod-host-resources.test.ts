@@ -161,7 +161,7 @@ test("sets the CPU shares of the Burstable cgroup to the sum of its pods' reques
   assert.equal(read("/burstable/cpu.weight"), "157");
 });
 
-test("removes a pod's cgroup in whichever QoS class, and can create it again", async () => {
+test("removes a pod's cgroup whatever its QoS class, and can create it again", async () => {
   const pod = withResources({ cpu: "1" });
   const { host, ground, changes } = rig([pod]);
   await ground.prepare(pod, true, never);

@@ -12,7 +12,7 @@ import { programsIn, testKit } from "../../cluster/tools/kits.ts";
 const cluster = join(import.meta.dirname, "..", "..", "cluster");
 const plain = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"];
 
-test("builds what a demo needs: the kubelet where it runs a node, helm and graftlet's image where helm runs", () => {
+test("builds only the programs that a demo needs: the kubelet if it runs a node, helm and graftlet's image if it uses helm", () => {
   const own = needsOf({ helm: false, agent: "graftlet" });
   deepEqual([own.kit.programs, own.helm, own.ownImage, preparations(own)], [plain, false, false, 3]);
   const beside = needsOf({ helm: false, agent: "kubelet" });
@@ -51,7 +51,7 @@ test("builds every program in a kit's images from a module that contains it", ()
   );
 });
 
-test("counts and times steps", () => {
+test("prints the number and the duration of each step", () => {
   const lines: string[] = [];
   let now = 0;
   const steps = createSteps(

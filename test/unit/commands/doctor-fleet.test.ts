@@ -91,7 +91,7 @@ async function examined({ objects, pools = [], refusal, node, examine, signal = 
 const loginFile = ({ providerConfig }: NodeConfig) =>
   String((providerConfig as { readonly privateKeyFile?: unknown }).privateKeyFile);
 
-test("examines the machine of an object with its pool's defaults, and keeps the login only meanwhile, beside the running process's", async () => {
+test("examines the machine of an object with its pool's defaults, and stores its login only meanwhile, apart from the running process's files", async () => {
   const pool = {
     metadata: { name: "pool", namespace: "edge", uid: "p" },
     spec: { template: { ssh: { user: "ubuntu", port: 2200 }, kubeletConfiguration: { maxPods: 9 } } },
@@ -122,7 +122,7 @@ test("examines the machine of an object with its pool's defaults, and keeps the 
   assert.ok(calls.every(({ verb }) => verb === "get" || verb === "list"));
 });
 
-test("an object that cannot be served has the refusal as its finding, and the others are examined", async () => {
+test("reports why an object cannot be served, and examines the others", async () => {
   const { found, configs } = await examined({
     objects: [
       machine("other"),
@@ -149,7 +149,7 @@ test("an object that cannot be served has the refusal as its finding, and the ot
   for (const config of configs) assert.equal(existsSync(loginFile(config)), false);
 });
 
-test("reports what the object's status says, within a bounded length", async () => {
+test("reports the object's Ready condition with a truncated message, or an empty status", async () => {
   const taken = { conditions: [condition("Ready", "False", "NameTaken", "x".repeat(30_000))] };
   const { found } = await examined({
     objects: [machine("edge-1", {}, { status: taken }), machine("edge-2", {}, { status: {} })],
@@ -185,7 +185,7 @@ test("does not examine the machine of an object that is paused, inactive or dele
   assert.equal(calls.filter(({ path }) => path.includes("/secrets/")).length, 0);
 });
 
-test("reports the condition Linked of a machine that connects to the running graftlet, in place of connecting to it", async () => {
+test("for a machine that connects to the running graftlet, reports the condition Linked instead of connecting to it", async () => {
   const reverse = { ssh: { reverse: { authorizedKeys: ["ssh-ed25519 AAAA"] } } };
   const down = condition("Linked", "False", "ReverseTunnelDown", "no tunnel is open");
   const up = condition("Linked", "True", "Connected", "the machine is connected");
@@ -207,7 +207,7 @@ test("reports the condition Linked of a machine that connects to the running gra
   assert.deepEqual(configs, []);
 });
 
-test("has one finding with the remedy if the objects cannot be listed, or there are none", async () => {
+test("reports one finding with the remedy if the objects cannot be listed, or there are none", async () => {
   const refused = async (code: "not_found" | "permission_denied" | "unavailable", status: number) => {
     const refusal = new ApiError(code, "the server said no", { status, reason: "" });
     return (await examined({ objects: [machine("edge-1")], refusal })).found;

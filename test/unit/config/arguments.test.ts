@@ -96,5 +96,5 @@ const refusals: readonly [readonly string[], string][] = [
   [["--address=localhost"], '--address is "localhost": expected an IP address such as "0.0.0.0"'],
 ];
 for (const [argv, sentence] of refusals) {
-  test(`${argv.join(" ")} is refused`, () => assert.equal(refusalOf(argv), sentence));
+  test(`refuses the arguments ${argv.join(" ")}`, () => assert.equal(refusalOf(argv), sentence));
 }

@@ -188,12 +188,12 @@ const refusals: readonly [string, RegExp][] = [
   ["featureGates: {NodeSwap: false}", /the gate is locked to true at 1\.36; leave it out$/],
 ];
 for (const [body, sentence] of refusals) {
-  test(`${body.replaceAll("\n", "; ")} is refused`, () => {
+  test(`refuses the configuration ${body.replaceAll("\n", "; ")}`, () => {
     assert.match(refusalOf(["--config=/k"], { "/k": kubeletFile(body) }), sentence);
   });
 }
 
-test("accepts values at the bounds", () => {
+test("accepts values at the bounds of their ranges", () => {
   const body = [
     "port: 65535",
     "healthzPort: 0",

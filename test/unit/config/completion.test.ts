@@ -13,7 +13,7 @@ function printed(...argv: readonly string[]): string {
   return parsed.text;
 }
 
-describe("completion", () => {
+describe("shell completion", () => {
   let folder: string;
   before(() => void (folder = mkdtempSync(join(tmpdir(), "graftlet-completion-"))));
   after(() => rmSync(folder, { recursive: true }));

@@ -58,7 +58,7 @@ test("doctor: examines the nodes of a file, one chosen node, or the node that th
   assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
 });
 
-test("doctor: examines GraftedNodes in the Pod of a fleet: all with the nodes of the file, or the one that no node of the file is", () => {
+test("doctor: in the Pod of a fleet, examines all GraftedNodes and the nodes of the file, or the GraftedNode whose name is not in the file", () => {
   const examined = (argv: readonly string[], env: Readonly<Record<string, string>> = inPod) => {
     const parsed = parseCommandLine(["doctor", "--nodes=/fleet.yaml", ...argv], filesIo(files, env));
     assert.ok(parsed.kind === "doctor");

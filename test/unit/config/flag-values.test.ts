@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { run } from "./files.ts";
 
-test("prints every flag as Go's flag library does: what is given, else the default of the command line", () => {
+test("prints every flag as Go's flag library does: its value on the command line, otherwise its default", () => {
   const { flags } = run(
     [
       "--config=/config",

@@ -24,13 +24,13 @@ test("a configuration with a fleet needs no nodes", () => {
   );
 });
 
-test("a pattern of names allows any part for its star, and nothing else", () => {
+test("a star in a pattern of names matches any part of a node name; all else matches literally", () => {
   const { fleet: read } = fleetOf(fleet());
   const names = ["edge-1", "edge-", "edge-a.b", "n.1", "nx1", "my-edge-1", "edge", "edge-1\nx", "Edge-1"];
   assert.deepEqual(names.filter(read.mayHave), ["edge-1", "edge-", "edge-a.b", "n.1"]);
 });
 
-test("a node is decoded with what all nodes share, and has no health port", () => {
+test("decodes a node with the settings that all nodes share, and without a health port", () => {
   const { fleet: read } = fleetOf(`approveServingCertificates: true\n${fleet()}`);
   const entry = { name: "edge-1", provider: "ssh", port: 10_300, kubeletService: "graftlet-edge-1" };
   const node = read.decodeNode(entry, { title: "GraftedNode edge-1", certificateSecret: "own" });
@@ -42,7 +42,7 @@ test("a node is decoded with what all nodes share, and has no health port", () =
   assert.equal(node.rootDir, "/var/lib/kubelet/edge-1");
 });
 
-test("a wrong field is named by its object and its path", () => {
+test("names an invalid field by its object and path", () => {
   const { fleet: read } = fleetOf(fleet());
   const object = { title: "GraftedNode edge-1", certificateSecret: "own" };
   const refused = (entry: object) =>
@@ -54,7 +54,7 @@ test("a wrong field is named by its object and its path", () => {
   assert.match(refused({ labels: { "kubernetes.io/x": "y" } }), /^GraftedNode edge-1: spec\.labels/);
 });
 
-test("a fleet that cannot be is refused with the remedy", () => {
+test("refuses an invalid fleet with the remedy", () => {
   const refused = (body: string, env = inPod as Readonly<Record<string, string>>) =>
     sentenceOf(() => fleetOf(body, env));
   assert.match(
@@ -72,7 +72,7 @@ test("a fleet that cannot be is refused with the remedy", () => {
   assert.match(refused("nodes: []\n"), /nodes.*list at least one node/);
 });
 
-test("a listener for reverse tunnels needs the file of its key", () => {
+test("requires a key file for the listener of reverse tunnels", () => {
   const withListener = (listener: string) =>
     `kubeletAddress: service\nfleet: { release: edge, nodeNames: ["edge-*"], listener: ${listener} }\n`;
   assert.deepEqual(fleetOf(withListener("{ port: 2222, hostKeyFile: /k }")).fleet.listener, {

@@ -163,7 +163,7 @@ const refusals: readonly [string, string][] = [
   ],
 ];
 for (const [body, sentence] of refusals) {
-  test(`${body} is refused`, () =>
+  test(`refuses the configuration ${body}`, () =>
     assert.equal(refusalOf([`--config=${path}`], { [path]: kubeletFile(body) }), sentence));
 }
 

@@ -24,7 +24,7 @@ test("allows only a few of Kubernetes' own labels on a node", () => {
   assert.ok(isNodeLabel("notkubernetes.io/x"));
 });
 
-test("finds the nearest name, and none that is far", () => {
+test("suggests the most similar name, and none if all differ too much", () => {
   const names = ["port", "address", "node-ip", "max-pods"];
   assert.equal(nearest("prot", names), "port");
   assert.equal(nearest("adress", names), "address");

@@ -17,13 +17,13 @@ test("the provider defaults to cri without settings", () => {
   assert.match(refusalOf(["--provider-config=/none"]), /^--provider-config is "\/none": there is no such file/);
 });
 
-test("directories are absolute and normalized", () => {
+test("requires absolute directories, and normalizes them", () => {
   assert.equal(nodeOf(["--root-dir=/srv//kubelet/"]).rootDir, "/srv/kubelet");
   assert.equal(nodeOf([]).certDir, "/var/lib/kubelet/pki");
   assert.equal(refusalOf(["--root-dir=kubelet"]), '--root-dir is "kubelet": use an absolute path');
 });
 
-test("node addresses are none, one, or one of each family", () => {
+test("accepts no node address, one, or one of each family", () => {
   assert.deepEqual(nodeOf([]).nodeIPs, []);
   assert.deepEqual(nodeOf(["--node-ip=::"]).nodeIPs, ["::"]);
   assert.deepEqual(nodeOf(["--node-ip=10.0.0.1, fd00::1"]).nodeIPs, ["10.0.0.1", "fd00::1"]);

@@ -16,7 +16,7 @@ test("serves no page without a port; the default address is loopback", () => {
   assert.deepEqual(run(["--page-port=4194", "--page-address=::"]).page, { address: "::", port: 4194 });
 });
 
-test("flags of the page override the file of all nodes", () => {
+test("the page's flags override the fields of the nodes' file", () => {
   const flags = ["--page-port=4196", "--page-address=::1"];
   assert.deepEqual(several("pagePort: 4195\npageAddress: 192.0.2.7", flags), { address: "::1", port: 4196 });
   assert.equal(several("pagePort: 4195", ["--page-port=0"]), undefined);

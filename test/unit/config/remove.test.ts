@@ -41,7 +41,7 @@ test("remove: selects the ssh provider if the settings have a host and no provid
   assert.equal(removalOf("--provider-config=/ssh.yaml", "--provider=cri").node.provider, "cri");
 });
 
-test("remove: requires the name of one of several nodes", () => {
+test("remove: requires a node's name if the file has several nodes", () => {
   const { node } = removalOf("--nodes=/n.yaml", "--node=two");
   assert.deepEqual([node.nodeName, node.provider, node.rootDir], ["two", "ssh", "/var/lib/kubelet/two"]);
   assert.equal(

@@ -9,7 +9,7 @@ import { optionFields } from "../../../src/config/option-fields.ts";
 import { fieldsOf } from "../../../src/config/schema.ts";
 import { kubeletFile, run, textsOf } from "./files.ts";
 
-test("defaults never warn, explicit or not", () => {
+test("never warns of a default, even if it is set explicitly", () => {
   assert.deepEqual(textsOf(run([])), []);
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile("") })), []);
   assert.deepEqual(
@@ -47,7 +47,7 @@ function sourceTexts(): readonly string[] {
     .map((name) => readFileSync(join(source, name), "utf8"));
 }
 
-test("every field and flag is read somewhere, or has a warning", () => {
+test("every field and flag is either read by the code or has a warning", () => {
   const texts = sourceTexts();
   const ignored = [...fieldsOf({ ...kubeletFields, ...optionFields })].flatMap(([path, { instead }]) => {
     const name = new RegExp(`\\b${path.split(".").at(-1)}\\b`);
@@ -56,7 +56,7 @@ test("every field and flag is read somewhere, or has a warning", () => {
   assert.deepEqual(ignored, []);
 });
 
-test("warns of ignored settings of the log's buffer", () => {
+test("warns of log buffer settings, which are ignored", () => {
   const body = "logging: {format: text, flushFrequency: 1s}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
     "logging.flushFrequency (--log-flush-frequency) is not supported yet: graftlet writes each line to standard error immediately",

@@ -36,7 +36,7 @@ const failed: Outcome = { state: "failed", seconds: 4, says: "\n  no pod\nof tha
 const skipped: Outcome = { state: "skipped", seconds: 0, says: "needs swap" };
 const e2e = (name: string): ListedTest => ({ suite: "e2e", name });
 
-test("decides by two equal attempts, else by a third", () => {
+test("two equal attempts decide on a test, otherwise a third one", () => {
   for (const [attempts, judgement, open] of [
     [[], "not run", true],
     [[passed], "passed once", true],
@@ -150,7 +150,7 @@ test("derives the same lists on another machine from the attempts in the committ
     assert.ok(listText(list, entries) === listText(list, committed), `${list}.txt changes`);
 });
 
-test("in a guest runs the kubelet with the node tests that need a guest's features or were not run here", () => {
+test("runs the kubelet in a guest for the node tests that need a guest's features or were not run here", () => {
   const node = (name: string): ListedTest => ({ suite: "e2e_node", name });
   const names = ["Swap", "A", "B", "C", "PodPidsLimit [Serial] D", "Kubelet Cgroup Manager E", "F"];
   const [nfs, lost, kept] = ["NFS", "G", "H"].map(e2e);

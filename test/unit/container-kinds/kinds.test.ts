@@ -258,11 +258,11 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
 
 for (const { kind, promised, absent } of cells) {
   if (absent !== undefined) continue;
-  test(`${kind} container: ${promised}`, (t) => checks[promised](kind, t));
+  test(`${kind} container keeps the promises for ${promised}`, (t) => checks[promised](kind, t));
 }
 
 describe("the table of container kinds", () => {
-  test("has an entry for each promise and kind, or a reason why there is none", () => {
+  test("the table has an entry for each promise and kind, or a reason why there is none", () => {
     assert.equal(cells.length, kinds.length * Object.keys(checks).length);
     for (const { absent } of cells) assert.ok(absent === undefined || absent.length > 10);
   });

@@ -52,7 +52,7 @@ test("hints the NUMA nodes of the CPUs that a container has; a different number 
   assert.equal(hintsOf(podOf("p", [asking("a", "2"), asking("b", "1")]), "pod", has), "1+ 01", "those left of node 1");
 });
 
-test("a pod needs the most CPUs that its containers have at one time", () => {
+test("hints a pod to the nodes that have as many CPUs as its containers use at the same time", () => {
   const sidecar = asking("s", "1", { restartPolicy: "Always" });
   const pod = podOf("p", [asking("a", "2"), asking("b", "1")], { initContainers: [sidecar, asking("i", "4")] });
   assert.equal(podCpuCount(pod), 5);

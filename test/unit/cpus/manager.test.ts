@@ -189,7 +189,7 @@ test("counts exclusive and free CPUs; containers without exclusive CPUs get rese
   assert.equal(formatCpus(manager.allocatableCpus()), "1-3");
 });
 
-test("without pod-level managers, a pod keeps the CPUs that it has as a whole until it ends, and a new one gets none", async (t) => {
+test("without the feature gate PodLevelResourceManagers, a pod keeps its pod-level CPUs until it ends, and a new pod gets none", async (t) => {
   const whole = (uid: string) => {
     const pod = podOf(uid, [{ name: "shared", image: "i" }]);
     return allocatedPod({ ...pod, spec: { ...pod.spec, resources: { limits: { cpu: "2", memory: "1Gi" } } } });

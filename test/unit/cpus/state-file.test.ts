@@ -54,7 +54,7 @@ test("the file of an earlier version is converted once", async () => {
   assert.deepEqual(written, { [files.current]: kubelets });
 });
 
-test("a state in which no pod has CPUs counts as none", async () => {
+test("a state file in which no pod has CPUs counts as no state", async () => {
   const none = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}';
   assert.equal(await readCpuState(filesOf({ [files.current]: none }), "/root", silentLog(), never), undefined);
 });

@@ -32,7 +32,7 @@ test("gives exclusive CPUs only to containers that request whole CPUs", () => {
   assert.deepEqual(counts(podOf("b", [asking("x", "2"), burstable], { resources })), [2, 0], "pod-level resources");
 });
 
-test("reserves CPUs of the first cores if a number of CPUs is reserved", () => {
+test("reserves the CPUs of the first cores if the reservation is a number of CPUs", () => {
   const topology = machine({ cores: 4, threads: 2 });
   const reservedBy = (reservedMilli: number) =>
     formatCpus(createStaticPolicy({ topology, options: noOptions, reserved: cpus(), reservedMilli }).reserved);

@@ -89,7 +89,7 @@ test("takes devices of the hint's NUMA nodes first, then of others, and devices 
   assert.deepEqual((await allocate(t, asking(5))).allocated, ["b,c,d,a,n"]);
 });
 
-test("the plugin chooses among the devices of the hint's nodes, or among the others if it needs all of those", async (t) => {
+test("the plugin chooses among the devices of the hint's nodes, or among all others if the container needs more than these", async (t) => {
   const last = (ids: readonly string[]) => ids.toReversed();
   assert.deepEqual(await allocate(t, asking(2), last), { allocated: ["d,c"], asked: ["bcd with "] });
   assert.deepEqual(await allocate(t, asking(3), last), { allocated: ["b,c,d"], asked: [] });

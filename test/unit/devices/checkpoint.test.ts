@@ -76,7 +76,7 @@ test("a checkpoint that was encoded is decoded unchanged", () => {
 for (const [what, text] of [
   ["truncated JSON", '{"Data":{"PodDevi'],
   ["no content", ""],
-  ["another JSON document", "[]"],
+  ["a JSON document of another kind", "[]"],
   ["no data", '{"Data":null,"Checksum":1}'],
   ["a list of another type", '{"Data":{"PodDeviceEntries":{},"RegisteredDevices":{}},"Checksum":1}'],
   ["a wrong checksum", encodeDeviceCheckpoint(checkpoint).replace("u1", "u2")],

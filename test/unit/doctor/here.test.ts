@@ -10,7 +10,7 @@ import { examinePorts, listenersAt, socketsIn } from "../../../src/doctor/ports.
 
 const { signal } = new AbortController();
 
-describe("ports of graftlet's own machine", () => {
+describe("doctor's check of ports on graftlet's own machine", () => {
   const server = createServer();
   before(() => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));
   after(() => server.close());
@@ -61,7 +61,7 @@ describe("ports of graftlet's own machine", () => {
   });
 });
 
-describe("certificates of a node", () => {
+describe("doctor's check of a node's certificates", () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-doctor-"));
   after(() => rmSync(dir, { recursive: true }));
 

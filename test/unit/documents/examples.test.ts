@@ -113,8 +113,8 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
   "entry of the ConfigMap argocd-cm": () => undefined,
 };
 
-describe("YAML examples", () => {
-  test("state their purpose in the first line or by their kind", () => {
+describe("YAML examples in the documents", () => {
+  test("YAML examples state their purpose in the first line or by their kind", () => {
     assert.ok(examples.length > 20);
     const astray = examples.filter((example) => !(yamlIsFor(example) in readers));
     assert.deepEqual(
@@ -124,7 +124,7 @@ describe("YAML examples", () => {
   });
 
   for (const example of examples)
-    test(`are accepted by graftlet: ${example.place}`, () => {
+    test(`graftlet or the chart accepts a YAML example: ${example.place}`, () => {
       assert.deepEqual(
         parseAllDocuments(example.text).flatMap(({ errors }) => errors),
         [],

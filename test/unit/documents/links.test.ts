@@ -41,7 +41,7 @@ test("links in the documents lead to existing files and headings", () => {
   assert.deepEqual(astray, []);
 });
 
-test("every page is reached from the README by way of at most one other page", () => {
+test("every page is reachable from the README through at most one other page", () => {
   const reached = new Set(["README.md"]);
   for (let round = 0; round < 2; round++)
     for (const page of [...reached].filter((path) => path.endsWith(".md")))
@@ -52,7 +52,7 @@ test("every page is reached from the README by way of at most one other page", (
   );
 });
 
-test("each page installs a release into the namespace of its Secret", () => {
+test("each page installs a release into the namespace of the Secret that it creates", () => {
   for (const page of pages)
     for (const command of commandsOf(page).filter((line) => /create secret generic|helm install/.test(line)))
       assert.match(command, / (-n|--namespace) graftlet /, page);

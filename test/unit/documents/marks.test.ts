@@ -42,7 +42,7 @@ test("the tests that a mark names exist", () => {
   assert.deepEqual(gone, []);
 });
 
-test("a test that runs a block has its programs, verbs, flags and values", () => {
+test("a test that runs a block contains the block's programs, verbs, flags and values", () => {
   const run = commands.filter(({ mark }) => mark.startsWith("_Run by ") && !isRunAsItStands(mark));
   assert.ok(run.length > 20);
   assert.deepEqual(run.flatMap(missingIn), []);

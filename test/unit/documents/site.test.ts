@@ -7,7 +7,7 @@ import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { pages, root } from "./pages.ts";
 
-describe("make site", () => {
+describe("the site that make site generates", () => {
   let folder: string;
   let written: readonly string[];
   const html = (path: string) => readFileSync(join(folder, path), "utf8");

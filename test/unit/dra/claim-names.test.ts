@@ -22,7 +22,7 @@ test("names the claims of a pod: by name, from a template, and for extended reso
   ]);
 });
 
-test("omits a claim that was intentionally not created, and rejects one that is not created yet", () => {
+test("omits a claim that was intentionally not created, and reports a claim that is not created yet", () => {
   const pod = aPod({ resourceClaims: claims });
   const without = withStatus(pod, { resourceClaimStatuses: [{ name: "created" }] });
   assert.deepEqual(

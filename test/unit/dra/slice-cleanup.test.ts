@@ -36,7 +36,7 @@ test("deletes the slices of all drivers at the start, and retries with increasin
 });
 
 for (const code of ["not_found", "permission_denied"] as const)
-  test(`does not retry after ${code}`, async () => {
+  test(`does not retry a deletion of slices after ${code}`, async () => {
     const { clock, deleted, stop } = running(code);
     await clock.advance(600_000);
     assert.equal(deleted.length, 1);

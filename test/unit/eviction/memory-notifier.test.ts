@@ -57,7 +57,7 @@ test("computes usage bounds: capacity minus the threshold plus inactive files", 
   assert.equal(memoryBounds(thresholds, new Map([["memory.available", machine]])).length, 2);
 });
 
-test("reports a crossing once, also one that happened while nothing was waiting", async () => {
+test("reports a crossing of the threshold once, even if nothing was waiting for it", async () => {
   const kernel = spokenProcess();
   const { stop, done, said, isNews } = await listening(kernel);
   assert.equal(await isNews(), false);

@@ -115,7 +115,7 @@ test("with the force annotation, does not wait for the machine, and reports the 
   assert.ok(!did.includes("clean m"));
 });
 
-test("an object that was never served leaves at once; one that can no longer be served waits", async () => {
+test("releases an object that was never served at once; waits if it can no longer be served", async () => {
   const never = start({ registered: false });
   assert.deepEqual(await never.run(never.object()), { left: true });
   assert.deepEqual(never.did, ["stop"]);

@@ -356,7 +356,7 @@ test("does not take over a Node without a provider ID, such as a kubelet's", asy
   assert.equal(did.includes("start edge-1"), false);
 });
 
-test("a stopped process stops the node, and leaves the object as it is", async (t) => {
+test("stopping the process stops the node, and does not change the object", async (t) => {
   const { did, written, started, ended, stop } = start(t);
   await started();
   stop.abort();
@@ -365,7 +365,7 @@ test("a stopped process stops the node, and leaves the object as it is", async (
   assert.equal(written.filter(({ body }) => body.metadata?.finalizers).length, 1);
 });
 
-test("a process that is stopped in the middle of a step ends", async (t) => {
+test("stopping the process in the middle of a step ends the member", async (t) => {
   const { ended, stop } = start(t);
   await new Promise((resolve) => setTimeout(resolve, 1));
   stop.abort();

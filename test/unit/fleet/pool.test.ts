@@ -40,7 +40,7 @@ test("fields of an object override those of its pool, also within records; lists
   assert.equal(withDefaults(object, pool({})), object);
 });
 
-test("all members are active unless replicas is lower than their number", () => {
+test("all members are active unless there are more than replicas", () => {
   assert.deepEqual(active(undefined, [member("b"), member("a")]), ["a", "b"]);
   assert.deepEqual(active(5, [member("b"), member("a")]), ["a", "b"]);
   assert.deepEqual(active(0, [member("b"), member("a")]), []);

@@ -30,7 +30,7 @@ function pool(names: readonly string[], disruption: Disruption = {}) {
   };
 }
 
-test("an unchanged template restarts nothing", () => {
+test("restarts no node while the template is unchanged", () => {
   const { advance } = pool(["a", "b"]);
   assert.deepEqual(advance(), {
     woken: [],
@@ -135,7 +135,7 @@ test("a node keeps its turn while it is stopped; a member that is gone gives it 
   assert.deepEqual(advance([]), [[], false]);
 });
 
-test("names at most ten nodes that failed", () => {
+test("the message names at most ten failed nodes", () => {
   const names = Array.from({ length: 12 }, (_, index) => `n-${String(index).padStart(2, "0")}`);
   const { advance, change, set } = pool([...names, "z"], { maxUnavailable: 12 });
   change("new");

@@ -43,7 +43,7 @@ test("nodes that are not Ready after five seconds no longer delay others", async
   assert.equal(started.length, 20);
 });
 
-test("an object that cannot be served takes no turn", async () => {
+test("an object that cannot be served does not count among the nodes that start", async () => {
   const { clock, started } = waiting(40, false);
   await clock.advance(10);
   assert.equal(started.length, 40);

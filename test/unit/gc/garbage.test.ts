@@ -134,7 +134,7 @@ test("every minute removes dangling log links, except those of live containers",
   assert.deepEqual(host.files.tree("/links"), [`/links/p_ns_c-${alive.id}.log`]);
 });
 
-test("keeps running and about-to-start containers of any age; removes those that never started", async () => {
+test("does not remove running and starting containers, whatever their age; removes old ones that never started", async () => {
   const left = aStatus(c, created);
   const { clock, calls, garbage } = rig(
     observe([aSandbox()], [left, aStatus(c, running), aStatus(c, exited), aStatus(c, exited), aStatus(c, created)]),

@@ -120,7 +120,7 @@ test("when a pull moves a tag, the new image is owned by tag and the old one by 
   assert.deepEqual([isOwn(ours, "A"), isOwn(ours, "B")], [true, true]);
 });
 
-test("owns the image of a pull interrupted by a restart; a pull that brought nothing leaves no record", async () => {
+test("owns the image of a pull interrupted by a restart; a pull that added no image leaves no record", async () => {
   const { node, name, pull, runtime, settle, isOwn, hex, host } = rig();
   const killed = node();
   const answer = runtime.pullImage;

@@ -8,28 +8,43 @@ import { never } from "../../fakes/signals.ts";
 
 /** Mount tables with a volume, and whether the mount at /t is inside the volume. */
 const cases: readonly (readonly [what: string, table: readonly string[], base: string, verdict: boolean])[] = [
-  ["a directory of the tree", ["8:1 / /", "8:1 /v/a /t"], "/v", true],
-  ["all of the tree", ["8:1 / /", "8:1 /v /t"], "/v", true],
-  ["a directory beside it", ["8:1 / /", "8:1 /va /t"], "/v", false],
-  ["a directory above it", ["8:1 / /", "8:1 / /t"], "/v", false],
+  ["a directory of the volume", ["8:1 / /", "8:1 /v/a /t"], "/v", true],
+  ["the whole volume", ["8:1 / /", "8:1 /v /t"], "/v", true],
+  ["a directory next to the volume", ["8:1 / /", "8:1 /va /t"], "/v", false],
+  ["a directory above the volume", ["8:1 / /", "8:1 / /t"], "/v", false],
   ["the same path in another file system", ["8:1 / /", "8:2 /v/a /t"], "/v", false],
-  ["nothing", ["8:1 / /", "8:1 /v/a /other"], "/v", false],
-  ["what has been deleted", ["8:1 / /", "8:1 /v/a//deleted /t"], "/v", false],
-  ["a tree that is a mount", ["8:1 / /", "0:40 / /v", "0:40 /a /t"], "/v", true],
-  ["a tree in a mount of a part", ["8:1 / /", "8:2 /disk/pods /pods", "8:2 /disk/pods/v/a /t"], "/pods/v", true],
-  ["beside such a tree", ["8:1 / /", "8:2 /disk/pods /pods", "8:2 /disk/v/a /t"], "/pods/v", false],
-  ["what the tree's mount hides", ["8:1 / /", "0:40 / /v", "8:1 /v/a /t"], "/v", false],
-  ["a mount in the tree", ["8:1 / /", "8:2 /data /v/a", "8:2 /data/b /t"], "/v", true],
-  ["beside a mount in the tree", ["8:1 / /", "8:2 /data /v/a", "8:2 /secret /t"], "/v", false],
-  ["the newest of mounts in one place", ["8:1 / /", "8:1 /v/a /t", "8:1 /etc /t"], "/v", false],
-  ["the whole machine", ["8:1 / /", "0:5 / /dev", "0:5 /null /t"], "/", true],
-  ["a machine in a part of its disk", ["8:1 /root /", "8:1 /root/etc /t"], "/", true],
-  ["outside such a machine", ["8:1 /root /", "8:1 /other /t"], "/", false],
-  ["a name with a blank", ["8:1 / /", "8:1 /v\\040w/a\\040b /t"], "/v w", true],
+  ["another path", ["8:1 / /", "8:1 /v/a /other"], "/v", false],
+  ["a deleted directory", ["8:1 / /", "8:1 /v/a//deleted /t"], "/v", false],
+  ["a directory of a volume that is a mount point", ["8:1 / /", "0:40 / /v", "0:40 /a /t"], "/v", true],
+  [
+    "a directory of a volume in a bind mount",
+    ["8:1 / /", "8:2 /disk/pods /pods", "8:2 /disk/pods/v/a /t"],
+    "/pods/v",
+    true,
+  ],
+  [
+    "a directory next to a volume in a bind mount",
+    ["8:1 / /", "8:2 /disk/pods /pods", "8:2 /disk/v/a /t"],
+    "/pods/v",
+    false,
+  ],
+  ["a directory that the volume's mount hides", ["8:1 / /", "0:40 / /v", "8:1 /v/a /t"], "/v", false],
+  ["a file system that is mounted in the volume", ["8:1 / /", "8:2 /data /v/a", "8:2 /data/b /t"], "/v", true],
+  [
+    "another directory of a file system whose part is mounted in the volume",
+    ["8:1 / /", "8:2 /data /v/a", "8:2 /secret /t"],
+    "/v",
+    false,
+  ],
+  ["a directory outside, over an earlier mount of the volume", ["8:1 / /", "8:1 /v/a /t", "8:1 /etc /t"], "/v", false],
+  ["a device if the volume is the machine's root", ["8:1 / /", "0:5 / /dev", "0:5 /null /t"], "/", true],
+  ["a directory if the volume is a root that is part of a file system", ["8:1 /root /", "8:1 /root/etc /t"], "/", true],
+  ["a directory outside a root that is part of a file system", ["8:1 /root /", "8:1 /other /t"], "/", false],
+  ["a directory with a blank in its name", ["8:1 / /", "8:1 /v\\040w/a\\040b /t"], "/v w", true],
 ];
 
 for (const [what, table, base, verdict] of cases)
-  test(`${what} is ${verdict ? "" : "not "}inside the volume`, () => {
+  test(`a mount of ${what} is ${verdict ? "" : "not "}inside the volume`, () => {
     assert.equal(isInsideVolume(parseMountSources(table.join("\n")), base, "/t"), verdict);
   });
 

@@ -118,7 +118,7 @@ test("below a prepared cgroup creates a new one without checks, and falls back t
   assert.equal(host.files.text("/sys/fs/cgroup/pids/kubepods/pod2/pids.max"), "42");
 });
 
-test("removes several cgroups with a runtime's leftovers, in one command if there are none", async () => {
+test("removes several cgroups with the runtime's leftovers, or in one command without leftovers", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const cgroups = await openCgroups(host, 2, never);
   for (const path of ["/kubepods/pod1/c1/init", "/kubepods/burstable/pod1"]) await cgroups.ensure(path, {}, never);

@@ -242,7 +242,7 @@ test("deletes no pods before all nodes are cordoned", async () => {
   assert.deepEqual(t.done.slice(0, 3), ["cordon one", "cordon two", "delete web"]);
 });
 
-test("deletes pods that appear late; pods that do not terminate in time are reported and left to the cleanup", async () => {
+test("deletes pods that appear late; reports pods that do not terminate in time and leaves them to the cleanup", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 10_000 },
     { name: "stuck", node: "one" },
@@ -372,7 +372,7 @@ test("waits for an API server through a short outage, but not a long one", async
   assert.ok(gone.said.includes("cannot remove node one: https://api:6443: connection refused"));
 });
 
-test("treats missing Nodes and Deployments as removed", async () => {
+test("treats missing Nodes and Deployments as already removed", async () => {
   const t = start([], { deployment: false });
   t.nodes.clear();
   assert.deepEqual(await t.run(), []);

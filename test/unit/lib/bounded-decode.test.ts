@@ -37,10 +37,7 @@ const bombs: readonly (readonly [string, () => unknown])[] = [
   ["sandboxes", () => decodeBounded(ListPodSandboxResponse.decode, emptyEntries(1, runtimeLimits), runtimeLimits)],
   ["images", () => decodeBounded(ListImagesResponse.decode, emptyEntries(1, runtimeLimits), runtimeLimits)],
   ["entries of a map", () => decodeBounded(StatusResponse.decode, emptyEntries(2, runtimeLimits), runtimeLimits)],
-  [
-    "fields that are not known",
-    () => decodeBounded(StatusResponse.decode, emptyEntries(15, runtimeLimits), runtimeLimits),
-  ],
+  ["unknown fields", () => decodeBounded(StatusResponse.decode, emptyEntries(15, runtimeLimits), runtimeLimits)],
   ["devices", () => decodeBounded(ListAndWatchResponse.decode, emptyEntries(1, pluginLimits), pluginLimits)],
   [
     "capabilities",

@@ -16,7 +16,7 @@ function grownBy(work: () => void): number {
 for (const [what, text] of [
   ["objects", `[${full("{},")}0]`],
   ["numbers", `[${full("1,")}0]`],
-  ["members", `{${full('"a":1,')}"b":0}`],
+  ["object members", `{${full('"a":1,')}"b":0}`],
   ["lists within lists", full("[")],
 ] as const)
   test(`rejects 16 MiB of JSON made of ${what} before parsing it`, () => {

@@ -103,7 +103,7 @@ test("keeps running when standard error is a file on a full disk", async () => {
   assert.equal(status, 0);
 });
 
-test("verbosity selects the level", () => {
+test("the verbosity selects the log level", () => {
   const lines: string[] = [];
   const destination = { write: (line: string) => void lines.push(line) };
   createLogger(2, destination).debug({}, "hidden");

@@ -40,7 +40,7 @@ const cri = [
   "",
 ].join("\n");
 
-test("CRI lines: text, nine-digit timestamps, joined partial lines", async () => {
+test("reads CRI lines: text, nine-digit timestamps, joined partial lines", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on), "one\ntwo\nthree\nfour\n");
@@ -56,7 +56,7 @@ test("CRI lines: text, nine-digit timestamps, joined partial lines", async () =>
   );
 });
 
-test("Docker's JSON lines", async () => {
+test("reads the lines of Docker's JSON log", async () => {
   await using on = await disk();
   const lines = [
     { log: "grüße\n", stream: "stdout", time: "2026-01-01T00:00:01.5Z" },
@@ -75,7 +75,7 @@ test("since omits older lines, to the millisecond", async () => {
   assert.equal(await read(on, { since: Date.UTC(2026, 0, 1, 0, 0, 2, 124) }), "three\nfour\n");
 });
 
-test("selects stdout or stderr", async () => {
+test("selects lines of stdout or stderr", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on, { stream: "Stderr" }), "two\n");
@@ -102,7 +102,7 @@ test("tailLines counts lines from the end of the file, across blocks", async () 
   assert.equal(await read(on, { tailLines: 7_000 }), expected);
 });
 
-test("shows a last line without newline as is; skips lines that do not parse", async () => {
+test("shows a last line without newline unchanged; skips lines that do not parse", async () => {
   await using on = await disk();
   await writeFile(on.log, "2026-01-01T00:00:01Z stdout F one\nnonsense\n2026-01-01T00:00:02Z stdout F tw");
   assert.equal(await read(on), "one\ntw");

@@ -159,7 +159,7 @@ test("lists the memory that can be allocated to containers", (t) => {
   ]);
 });
 
-test("a pod with pod-level resources has memory as a whole, which its containers share and which is released with it", async (t) => {
+test("a pod with pod-level resources has memory that its containers share and that is released with the pod", async (t) => {
   const { manager, mems, measured, known, files } = rig(t);
   const shared: Container = { name: "shared", image: "i" };
   const plain = podOf("p", [asking("main", "1Gi"), shared]);
@@ -186,7 +186,7 @@ test("a pod with pod-level resources has memory as a whole, which its containers
   assert.equal(parseMemoryState(files["/root/memory_manager_state"] ?? "")?.machine.get(1)?.assignments, 0);
 });
 
-test("without pod-level managers, a pod keeps the memory that it has as a whole until it ends, and a new one gets none", async (t) => {
+test("without the feature gate PodLevelResourceManagers, a pod keeps its pod-level memory until it ends, and a new pod gets none", async (t) => {
   const shared: Container = { name: "shared", image: "i" };
   const whole = (uid: string): Pod => {
     const plain = podOf(uid, [shared]);

@@ -28,7 +28,7 @@ test("reads memory and huge pages of NUMA nodes", () => {
   );
 });
 
-test("skips lines that no kernel prints", () => {
+test("skips malformed lines", () => {
   const lines = ["", "node9999/meminfo:Node 9999 MemTotal: 1 kB", "node0/meminfo:Node 0 MemTotal: -1 kB", "node0/x:1"];
   assert.deepEqual(parseMemoryTopology(lines), []);
 });

@@ -16,7 +16,7 @@ const reservations: MemoryReservations = {
 };
 const reserve = (more: Partial<MemoryReservations>) => systemReservedOf({ ...reservations, ...more }, topology);
 
-test("subtracts reserved memory and huge pages from what a node can allocate", () => {
+test("subtracts reserved memory and huge pages from the NUMA node's allocatable amounts", () => {
   const [first, second] = [...idleMachine(topology, reserve({})).values()].map(({ tables }) =>
     Object.fromEntries([...tables].map(([type, { allocatable, free, total }]) => [type, [total, allocatable, free]])),
   );

@@ -77,7 +77,7 @@ test("the state of a kubelet with policy None is read", () => {
   assert.deepEqual(none, { policy: "None", machine: new Map(), assigned: new Map() });
 });
 
-test("a state in which no pod has memory counts as none", async () => {
+test("a state file in which no pod has memory counts as no state", async () => {
   const written: Record<string, string> = {};
   await writeMemoryState(filesOf(written), "/root", idle(4, 4), never);
   assert.equal(await readMemoryState(filesOf(written), "/root", silentLog(), never), undefined);

@@ -4,7 +4,7 @@ import { healthMetrics } from "../../../src/metrics/health.ts";
 import { createMetrics } from "../../../src/metrics/registry.ts";
 import { parseExposition } from "./exposition.ts";
 
-test("health checks: the last result and counters, until the node is removed", async () => {
+test("health checks have a last result and counters until the node is removed", async () => {
   const metrics = createMetrics();
   const health = healthMetrics(metrics);
   const samples = async () => {

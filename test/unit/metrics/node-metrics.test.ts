@@ -56,7 +56,7 @@ test("keeps metrics of two nodes of a process apart", async () => {
   );
 });
 
-test("uses the kubelet's buckets", async () => {
+test("histograms have the kubelet's buckets", async () => {
   const { measures, families } = rig();
   measures.runtime.called("status", 7, false);
   measures.pulls.pulling("u")(5, 1n);
@@ -372,7 +372,7 @@ test("gauges are read at scrape time", async () => {
   assert.equal(await value("kubelet_certificate_manager_server_ttl_seconds"), 0);
 });
 
-test("relists: duration, interval and last-seen time", async () => {
+test("measures duration, interval and time of relists", async () => {
   const { clock, measures, value } = rig();
   measures.pleg.relistStarted(undefined);
   await clock.advance(250);

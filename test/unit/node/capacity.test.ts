@@ -22,7 +22,7 @@ test("formats capacity as the kubelet does", () => {
   assert.deepEqual([small["pods"], small["hugepages-2Mi"]], ["40", "4096Ki"]);
 });
 
-test("has no ephemeral storage, regardless of reservations, if local storage isolation is off", () => {
+test("a node has no ephemeral storage, regardless of reservations, if local storage isolation is off", () => {
   const capacity = nodeCapacity({ facts, storageBytes: undefined, maxPods: 110, podsPerCore: 0 });
   const reserved = {
     ...nothing,
@@ -62,7 +62,7 @@ test("without reservations everything is allocatable, and no amount becomes nega
   assert.deepEqual([left["cpu"], left["memory"]], ["0", "0"]);
 });
 
-test("subtracts huge pages from memory", () => {
+test("subtracts huge pages from allocatable memory", () => {
   const capacity = nodeCapacity({
     facts: { ...facts, hugepages: { "hugepages-1Gi": 2 * gi } },
     storageBytes: gi,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { isLoopback, crossSiteRefusal, loopbackRefusal, securityHeaders } from "../../../src/page/access.ts";
 
-test("on loopback accepts only loopback names as Host", () => {
+test("the page on loopback accepts only loopback names as Host", () => {
   for (const host of ["localhost", "LOCALHOST:4194", "127.0.0.1:4194", "127.3.2.1", "[::1]:80"])
     assert.equal(loopbackRefusal({ host }), undefined, host);
   for (const host of [

@@ -43,7 +43,7 @@ test("converts counters to rates, and restarts them with their container", () =>
   assert.deepEqual(track.at, [0, 10_000, 20_000]);
 });
 
-test("limits the points of a track", () => {
+test("limits the number of points in a series", () => {
   const track = newTrack();
   for (let index = 0; index < keptPoints + 20; index++) addSample(track, index, { cpu: index });
   assert.deepEqual(
@@ -104,7 +104,7 @@ test("aligns samples of nodes to common times", () => {
   );
 });
 
-test("a new hello after a reconnect keeps samples and replaces notes", () => {
+test("the first message after a reconnect keeps samples and replaces notes", () => {
   const made = model([pod("web")]);
   const note = {
     id: 1,

@@ -53,7 +53,7 @@ test("sends the current state to a new subscriber, then only changes", async () 
   await stop();
 });
 
-test("tells subscribers of a node that comes, and polls it too", async () => {
+test("notifies subscribers of a new node, and polls it too", async () => {
   const { clock, add, listen, stop } = world(["a"]);
   const { got, kinds } = listen();
   await clock.advance(1);

@@ -75,7 +75,7 @@ test("serves page, script, style and image on loopback, compressed if accepted",
   assert.equal((await get("/nothing")).status, 404);
 });
 
-test("is read-only, and refuses other host names and other sites", async () => {
+test("the page is read-only, and refuses other host names and other sites", async () => {
   await using page = await served(true, { a: undefined });
   const status = async (options: RequestOptions) =>
     (await ask(plainRequest, { port: page.port, path: "/feed", ...options })).status;
@@ -105,7 +105,7 @@ async function gate(ca: string, may: (user: string, verb: string, subresource: s
   };
 }
 
-test("with TLS each caller sees the nodes that the kubelet API authorizes", async () => {
+test("with TLS, each caller sees the nodes that the kubelet API authorizes", async () => {
   const ca = await testCA("cluster");
   const asked: string[] = [];
   const all = await gate(ca.certificate, (user, verb, subresource) => {
@@ -125,7 +125,7 @@ test("with TLS each caller sees the nodes that the kubelet API authorizes", asyn
   assert.deepEqual(asked, ["bob get pods", "bob get stats", "bob get log"]);
 });
 
-test("with TLS a token that one node's API server rejects is not reviewed again by its other nodes", async () => {
+test("with TLS, a token that one node's API server rejects is not reviewed again by its other nodes", async () => {
   const [cluster, other] = [(await testCA("cluster")).certificate, (await testCA("other")).certificate];
   let reviews = 0;
   const counted = async (ca: string) => ({
@@ -143,7 +143,7 @@ test("with TLS a token that one node's API server rejects is not reviewed again 
   assert.deepEqual([status, reviews], [401, 2]);
 });
 
-test("with TLS a caller without access to any node gets the kubelet API's refusal", async () => {
+test("with TLS, a caller without access to any node gets the kubelet API's refusal", async () => {
   const none = await gate((await testCA("cluster")).certificate, () => false);
   await using page = await served(false, { none });
   const options = { port: page.port, rejectUnauthorized: false, headers: { authorization: "Bearer good" } };
@@ -155,7 +155,7 @@ test("with TLS a caller without access to any node gets the kubelet API's refusa
   assert.equal(page.looks(), 0);
 });
 
-test("with TLS connections fail until a node has a certificate", async () => {
+test("with TLS, connections fail until a node has a certificate", async () => {
   const { certificate, ...rest } = await gate((await testCA("cluster")).certificate, () => true);
   const later = settable<ReturnType<typeof certificate.current>>(undefined);
   await using page = await served(false, { later: { ...rest, certificate: later } });

@@ -72,7 +72,7 @@ async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): P
 }
 
 for (const events of [false, true]) {
-  describe(events ? "with events" : "by relisting alone", () => {
+  describe(events ? "the PLEG with runtime events" : "the PLEG without runtime events", () => {
     it("detects pods and their changes, and wakes their workers once per change", async (t) => {
       const { clock, runtime, wakes, seen } = rig(t, events);
       await clock.advance(1_500);
@@ -126,7 +126,7 @@ for (const events of [false, true]) {
       assert.equal(seen.list().length, 30);
     });
 
-    it("is unhealthy after three minutes without a relist, and recovers", async (t) => {
+    it("the PLEG is unhealthy after three minutes without a relist, and recovers", async (t) => {
       const { clock, runtime, pleg } = rig(t, events);
       await clock.advance(1_500);
       runtime.goDown();
@@ -162,8 +162,8 @@ for (const events of [false, true]) {
   });
 }
 
-describe("events", () => {
-  it("reduce the relist frequency", async (t) => {
+describe("runtime events in the PLEG", () => {
+  it("runtime events reduce the relist frequency", async (t) => {
     const { clock, runtime } = rig(t, true);
     await clock.advance(2_000);
     const before = runtime.calls.length;
@@ -235,7 +235,7 @@ describe("events", () => {
   });
 });
 
-describe("inspecting a pod", () => {
+describe("inspection of a pod", () => {
   it("requests known statuses concurrently with the listing, and again only those that differ from it", async (t) => {
     const { clock, runtime, pleg } = rig(t, false);
     const id = await startPod(runtime, "u1");
@@ -272,7 +272,7 @@ describe("inspecting a pod", () => {
   });
 });
 
-describe("an observation by another actor", () => {
+describe("observations by other actors than the PLEG", () => {
   it("an observation by another actor is cached unless a newer one is known, and wakes no worker", async (t) => {
     const { clock, runtime, wakes, pleg, seen } = rig(t, false);
     await startPod(runtime, "u1");
@@ -286,7 +286,7 @@ describe("an observation by another actor", () => {
   });
 });
 
-describe("a slow runtime", () => {
+describe("the PLEG with a slow runtime", () => {
   it("does not block the relist on one pod, which is inspected again until the runtime responds", async (t) => {
     const stuck = Promise.withResolvers<string>();
     const { clock, runtime, wakes, pleg, seen } = rig(t, false, {
@@ -311,7 +311,7 @@ describe("a slow runtime", () => {
     assert.ok(wakes.includes("u1"));
   });
 
-  it("gets the list call again after a timeout", async (t) => {
+  it("repeats a list call that timed out", async (t) => {
     const { clock, runtime, seen } = rig(t, false);
     await clock.advance(0);
     await startPod(runtime, "u1");

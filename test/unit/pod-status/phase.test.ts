@@ -29,51 +29,74 @@ interface Case {
 }
 
 const cases: Record<string, Case> = {
-  "not made yet": { main: ["waiting"], phase: "Pending" },
-  "no status": { main: ["absent"], phase: "Pending" },
-  "one runs, one was never started": { main: ["running", "waiting"], phase: "Pending" },
-  "all run": { main: ["running", "running"], phase: "Running" },
-  "one runs, one ended": { policy: "Never", main: ["running", "exit 1"], phase: "Running" },
-  "one runs, one has no status": { main: ["running", "absent"], phase: "Pending" },
-  "ended and restarted always": { main: ["exit 0"], phase: "Running" },
-  "crash loop": { main: ["again 1"], phase: "Running" },
-  "success that is not restarted": { policy: "OnFailure", main: ["exit 0", "exit 0"], phase: "Succeeded" },
-  "failure that is restarted": { policy: "OnFailure", main: ["exit 0", "exit 3"], phase: "Running" },
-  "failure that is not": { policy: "Never", main: ["exit 0", "exit 3"], phase: "Failed" },
-  "waits after success, never restarted": { policy: "Never", main: ["again 0"], phase: "Failed" },
-  "ending, ended well": { main: ["exit 0"], ending: true, phase: "Succeeded" },
-  "ending, ended badly": { main: ["exit 0", "exit 137"], ending: true, phase: "Failed" },
-  "ending, still runs": { main: ["running"], ending: true, phase: "Running" },
-  "init runs": { main: ["waiting"], init: ["running"], phase: "Pending" },
-  "init to come": { main: ["waiting"], init: ["exit 0", "absent"], phase: "Pending" },
-  "init failed for good": { policy: "Never", main: ["waiting"], init: ["exit 1"], phase: "Failed" },
-  "init failed and is restarted": { policy: "OnFailure", main: ["waiting"], init: ["exit 1"], phase: "Pending" },
-  "init in a crash loop": { main: ["waiting"], init: ["again 1"], phase: "Pending" },
-  "init done, main runs": { main: ["running"], init: ["exit 0"], phase: "Running" },
-  "sidecar not started": { main: ["waiting"], sidecars: ["running"], phase: "Pending" },
-  "sidecar restarts while main runs": { main: ["running"], sidecars: ["running"], initialized: true, phase: "Running" },
-  "sidecar runs, main done": {
+  "the container is not created yet": { main: ["waiting"], phase: "Pending" },
+  "the container has no status": { main: ["absent"], phase: "Pending" },
+  "one container runs and another has never started": { main: ["running", "waiting"], phase: "Pending" },
+  "all containers run": { main: ["running", "running"], phase: "Running" },
+  "one container runs and another has exited": { policy: "Never", main: ["running", "exit 1"], phase: "Running" },
+  "one container runs and another has no status": { main: ["running", "absent"], phase: "Pending" },
+  "an exited container always restarts": { main: ["exit 0"], phase: "Running" },
+  "the container is in a crash loop": { main: ["again 1"], phase: "Running" },
+  "all containers succeeded and do not restart": {
+    policy: "OnFailure",
+    main: ["exit 0", "exit 0"],
+    phase: "Succeeded",
+  },
+  "a failed container restarts": { policy: "OnFailure", main: ["exit 0", "exit 3"], phase: "Running" },
+  "a failed container does not restart": { policy: "Never", main: ["exit 0", "exit 3"], phase: "Failed" },
+  "a container that never restarts waits after its success": { policy: "Never", main: ["again 0"], phase: "Failed" },
+  "the containers of a terminating pod succeeded": { main: ["exit 0"], ending: true, phase: "Succeeded" },
+  "a container of a terminating pod failed": { main: ["exit 0", "exit 137"], ending: true, phase: "Failed" },
+  "a container of a terminating pod still runs": { main: ["running"], ending: true, phase: "Running" },
+  "an init container runs": { main: ["waiting"], init: ["running"], phase: "Pending" },
+  "an init container has not started yet": { main: ["waiting"], init: ["exit 0", "absent"], phase: "Pending" },
+  "an init container failed and does not restart": {
+    policy: "Never",
+    main: ["waiting"],
+    init: ["exit 1"],
+    phase: "Failed",
+  },
+  "a failed init container restarts": { policy: "OnFailure", main: ["waiting"], init: ["exit 1"], phase: "Pending" },
+  "an init container is in a crash loop": { main: ["waiting"], init: ["again 1"], phase: "Pending" },
+  "init containers have completed and the main container runs": {
+    main: ["running"],
+    init: ["exit 0"],
+    phase: "Running",
+  },
+  "a sidecar runs but has not passed its startup probe": { main: ["waiting"], sidecars: ["running"], phase: "Pending" },
+  "a sidecar restarts while the main container runs": {
+    main: ["running"],
+    sidecars: ["running"],
+    initialized: true,
+    phase: "Running",
+  },
+  "a sidecar runs after the main container has succeeded": {
     policy: "Never",
     main: ["exit 0"],
     sidecars: ["started"],
     initialized: true,
     phase: "Running",
   },
-  "sidecar ended badly, main done": {
+  "a sidecar failed after the main container has succeeded": {
     policy: "Never",
     main: ["exit 0"],
     sidecars: ["exit 1"],
     initialized: true,
     phase: "Succeeded",
   },
-  "sidecar never started again": { main: ["running"], sidecars: ["waiting"], initialized: true, phase: "Pending" },
+  "a sidecar of an initialized pod has never started": {
+    main: ["running"],
+    sidecars: ["waiting"],
+    initialized: true,
+    phase: "Pending",
+  },
 };
 
 for (const [
   name,
   { policy = "Always", main, init = [], sidecars = [], ending: isTerminating = false, initialized = false, phase },
 ] of Object.entries(cases)) {
-  test(`${name}: ${phase}`, () => {
+  test(`the phase is ${phase} if ${name}`, () => {
     const named = (prefix: string, list: readonly Shown[], more: Partial<Container> = {}) =>
       list.map((_, index) => aContainer(`${prefix}${index}`, more));
     const pod = aPod({

@@ -11,37 +11,42 @@ function resolve(spec: Partial<PodSpec>, more: Partial<DnsInput> = {}) {
   return podDns({ pod: aPod(spec, { namespace: "apps" }), host, hostIPs: ["192.0.2.1"], ...cluster, ...more });
 }
 
-describe("a pod's DNS", () => {
+describe("the DNS configuration of a pod", () => {
   const clusterSearches = ["apps.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example"];
   const ofCluster = { servers: ["10.96.0.10"], searches: clusterSearches, options: ["ndots:5"] };
   const empty = { servers: [], searches: [], options: [] };
   const cases: readonly (readonly [name: string, spec: Partial<PodSpec>, more: Partial<DnsInput>, config: object])[] = [
-    ["is the cluster's by default", {}, {}, ofCluster],
-    ["is the cluster's by policy", { dnsPolicy: "ClusterFirst" }, {}, ofCluster],
-    ["is the host's on its network", { dnsPolicy: "ClusterFirst", hostNetwork: true }, {}, host],
-    ["is the cluster's there on demand", { dnsPolicy: "ClusterFirstWithHostNet", hostNetwork: true }, {}, ofCluster],
-    ["is the host's by policy", { dnsPolicy: "Default" }, {}, host],
-    ["is empty by policy None", { dnsPolicy: "None" }, {}, empty],
+    ["a pod's DNS is the cluster's by default", {}, {}, ofCluster],
+    ["a pod's DNS is the cluster's with policy ClusterFirst", { dnsPolicy: "ClusterFirst" }, {}, ofCluster],
+    ["a pod's DNS is the host's on the host network", { dnsPolicy: "ClusterFirst", hostNetwork: true }, {}, host],
     [
-      "searches as the host without a cluster domain",
+      "a pod's DNS is the cluster's on the host network with policy ClusterFirstWithHostNet",
+      { dnsPolicy: "ClusterFirstWithHostNet", hostNetwork: true },
+      {},
+      ofCluster,
+    ],
+    ["a pod's DNS is the host's with policy Default", { dnsPolicy: "Default" }, {}, host],
+    ["a pod's DNS is empty with policy None", { dnsPolicy: "None" }, {}, empty],
+    [
+      "a pod's DNS has only the host's search domains without a cluster domain",
       {},
       { clusterDomain: "" },
       { ...ofCluster, searches: host.searches },
     ],
     [
-      "is loopback where the host has no resolver",
+      "a pod's DNS is loopback if the host has no resolver",
       { dnsPolicy: "Default" },
       { host: undefined },
       { servers: ["127.0.0.1"], searches: ["."], options: [] },
     ],
     [
-      "is IPv6 loopback on an IPv6 node",
+      "a pod's DNS is IPv6 loopback on an IPv6 node without a resolver",
       { dnsPolicy: "Default" },
       { host: undefined, hostIPs: ["2001:db8::1"] },
       { servers: ["::1"], searches: ["."], options: [] },
     ],
     [
-      "adds what the pod names, merging",
+      "a pod's dnsConfig is merged into the cluster's DNS",
       {
         dnsConfig: {
           nameservers: ["10.96.0.10", "9.9.9.9"],
@@ -64,7 +69,7 @@ describe("a pod's DNS", () => {
       assert.deepEqual(dns.warnings, []);
     });
   }
-  it("falls back to the host's, with a warning on pod and node, without cluster DNS", () => {
+  it("a pod's DNS falls back to the host's, with a warning on pod and node, without cluster DNS", () => {
     const { config, warnings } = resolve({}, { clusterDNS: [] });
     assert.deepEqual(config.servers, host.servers);
     const text =
@@ -73,7 +78,7 @@ describe("a pod's DNS", () => {
       { reason: "MissingClusterDNS", message: `pod: "p_apps(uid-1)". ${text}`, nodeMessage: text },
     ]);
   });
-  it("falls back to the host's on an isolated network, with its own warning", () => {
+  it("a pod's DNS falls back to the host's on an isolated network, with a warning of its own", () => {
     for (const dnsPolicy of ["ClusterFirst", "ClusterFirstWithHostNet"] as const) {
       const { config, warnings } = resolve({ dnsPolicy }, { isolated: true });
       assert.deepEqual({ ...config }, host);
@@ -84,7 +89,7 @@ describe("a pod's DNS", () => {
     for (const spec of [{ dnsPolicy: "Default" }, { dnsPolicy: "None" }, { hostNetwork: true }])
       assert.deepEqual(resolve(spec, { isolated: true }), resolve(spec), "no warning without the ClusterFirst policy");
   });
-  it("keeps three nameservers", () => {
+  it("a pod's DNS keeps at most three nameservers", () => {
     const { config, warnings } = resolve({
       dnsPolicy: "None",
       dnsConfig: { nameservers: ["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"] },
@@ -97,7 +102,7 @@ describe("a pod's DNS", () => {
       ],
     );
   });
-  it("keeps 32 search domains, 2048 characters, and no domain that is too long", () => {
+  it("a pod's DNS keeps at most 32 search domains with 2048 characters, and drops domains that are too long", () => {
     const short = Array.from({ length: 40 }, (_, index) => `d${index}.example`);
     const counted = resolve({ dnsPolicy: "None", dnsConfig: { searches: short } });
     assert.deepEqual(counted.config.searches, short.slice(0, 32));
@@ -114,7 +119,7 @@ describe("a pod's DNS", () => {
   });
 });
 
-describe("a resolv.conf", () => {
+describe("parsing of a resolv.conf", () => {
   it("accumulates nameservers, and takes the last search line and the last of equal options", () => {
     const text = [
       "# a comment",

@@ -31,13 +31,13 @@ test("a carriage return before a newline is dropped, in values and comments, and
 });
 
 for (const [what, text] of [
-  ["no assignment", "A"],
-  ["no name", "='x'"],
-  ["a blank before the sign", "A ='x'"],
-  ["no quotes", "A=x"],
-  ["double quotes", 'A="x"'],
-  ["an open end", "A='x\nB"],
-  ["something behind", "A='x'y"],
+  ["a line without an assignment", "A"],
+  ["a line without a name", "='x'"],
+  ["a blank before the equals sign", "A ='x'"],
+  ["an unquoted value", "A=x"],
+  ["a value in double quotes", 'A="x"'],
+  ["an unterminated quote", "A='x\nB"],
+  ["text after the closing quote", "A='x'y"],
 ] as const)
   test(`a file with ${what} is rejected with its line number`, () => {
     assert.throws(() => envFileValue(`# ok\n${text}`, "Z"), /line 2/);

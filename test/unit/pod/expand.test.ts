@@ -25,7 +25,7 @@ describe("expansion of $(NAME)", () => {
     ["$a$(A)", "$a1"],
   ];
   for (const [text, expanded] of cases) {
-    it(`${text} → ${expanded}`, () =>
+    it(`expands ${text} to ${expanded}`, () =>
       assert.equal(
         expand(text, (name) => values[name], "a value"),
         expanded,

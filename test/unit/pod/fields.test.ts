@@ -7,7 +7,7 @@ const labels = { app: "web", "a.b/c": "x" };
 const pod = aPod({ serviceAccountName: "sa", nodeName: "n1" }, { labels, annotations: { note: 'say "hi"\n' } });
 const context = { hostIPs: ["192.0.2.1", "2001:db8::1"], podIPs: ["fd00::2", "10.0.0.2"] };
 
-describe("fieldRef", () => {
+describe("fields of the downward API", () => {
   const cases: readonly (readonly [path: string, value: string])[] = [
     ["metadata.name", "p"],
     ["metadata.namespace", "default"],
@@ -25,7 +25,8 @@ describe("fieldRef", () => {
     ["status.podIP", "10.0.0.2"],
     ["status.podIPs", "10.0.0.2,fd00::2"],
   ];
-  for (const [path, value] of cases) it(path, () => assert.equal(podField(pod, path, context), value));
+  for (const [path, value] of cases)
+    it(`resolves fieldRef ${path}`, () => assert.equal(podField(pod, path, context), value));
   it("rejects fields that the downward API does not have", () => {
     assert.throws(() => podField(pod, "spec.containers", context), /unsupported fieldPath: spec.containers/);
   });
@@ -33,12 +34,12 @@ describe("fieldRef", () => {
     assert.deepEqual(orderPodIPs(["10.0.0.2", "fd00::2"], ["2001:db8::1"]), ["fd00::2", "10.0.0.2"]);
     assert.deepEqual(orderPodIPs(["fd00::2"], []), ["fd00::2"]);
   });
-  it("quotes values like Go", () => {
+  it("quotes labels and annotations like Go", () => {
     assert.equal(formatMap({ k: "tab\t\\ \u0001 é \u200b 😀" }), 'k="tab\\t\\\\ \\x01 é \\u200b 😀"');
   });
 });
 
-describe("resourceFieldRef", () => {
+describe("container resources of the downward API", () => {
   const web = aContainer("web", {
     resources: { requests: { cpu: "250m", memory: "100Mi" }, limits: { cpu: "1500m" } },
   });
@@ -65,7 +66,7 @@ describe("resourceFieldRef", () => {
     ["requests.ephemeral-storage", undefined, undefined, "0"],
   ];
   for (const [resource, divisor, containerName, value] of cases) {
-    it(`${resource} / ${divisor ?? "1"} of ${containerName ?? "web"} is ${value}`, () => {
+    it(`resolves ${resource} of container ${containerName ?? "web"} to ${value} with divisor ${divisor ?? "1"}`, () => {
       const selector = {
         resource,
         ...(divisor !== undefined && { divisor }),

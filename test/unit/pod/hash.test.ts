@@ -23,8 +23,8 @@ describe("the hash of a container", () => {
   });
 });
 
-describe("the back-off key", () => {
-  it("changes with image and resources, not with the command", () => {
+describe("the back-off key of a container", () => {
+  it("the back-off key changes with image and resources, not with the command", () => {
     const key = (more: object) => backoffKey(aPod(), aContainer("c", more));
     assert.equal(key({ command: ["a"] }), key({ command: ["b"] }));
     assert.notEqual(key({ image: "x" }), key({}));

@@ -5,7 +5,7 @@ import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../../src/
 const hex = "0123456789abcdef".repeat(4);
 const digest = `sha256:${hex}`;
 
-describe("image names", () => {
+describe("parsing of image names", () => {
   const good: readonly (readonly [image: string, repository: string, tag: string, digest: string])[] = [
     ["busybox", "docker.io/library/busybox", "latest", ""],
     ["busybox:1.36", "docker.io/library/busybox", "1.36", ""],
@@ -21,7 +21,7 @@ describe("image names", () => {
     ["UPPER/x", "UPPER/x", "latest", ""],
   ];
   for (const [image, ...parts] of good) {
-    it(image, () => {
+    it(`parses the image name ${image}`, () => {
       const { repository, tag, digest: found } = parseImageName(image);
       assert.deepEqual([repository, tag, found], parts);
     });
@@ -43,7 +43,7 @@ describe("image names", () => {
     [`${"a-".repeat(100_000)}.x/y`, "invalid reference format"],
   ];
   for (const [image, why] of bad) {
-    it(`rejects ${image.slice(0, 40)}`, () => {
+    it(`rejects the image name "${image.slice(0, 40)}"`, () => {
       assert.throws(() => parseImageName(image), {
         message: `couldn't parse image name ${JSON.stringify(image)}: ${why}`,
       });

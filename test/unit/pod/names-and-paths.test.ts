@@ -7,7 +7,7 @@ import { containerLogLink, containerLogPath, podLogDirectory } from "../../../sr
 import { portMappings } from "../../../src/runtime/sandbox-config.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
-describe("a pod's hostname", () => {
+describe("hostname of a pod", () => {
   it("a pod's hostname is the pod's name, or the spec's hostname, with a domain if it has a subdomain", () => {
     assert.deepEqual(podHostname(aPod(), "cluster.local"), { hostname: "p", domain: "" });
     assert.deepEqual(podHostname(aPod({ hostname: "h", subdomain: "s" }), "cluster.local"), {
@@ -40,7 +40,7 @@ describe("a pod's hostname", () => {
   });
 });
 
-describe("the hosts file", () => {
+describe("content of a pod's hosts file", () => {
   const fixed =
     "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
   const hostAliases = [{ ip: "1.2.3.4", hostnames: ["a", "b"] }];
@@ -54,7 +54,7 @@ describe("the hosts file", () => {
       `${fixed}10.0.0.2\tp.s.ns.svc.x\tp\n`,
     );
   });
-  it("ends with the host aliases", () => {
+  it("the hosts file ends with the host aliases", () => {
     const tail = "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n";
     assert.equal(
       podHostsFile(aPod({ hostAliases }), ["10.0.0.2"], { hostname: "p", domain: "" }),
@@ -71,7 +71,7 @@ describe("the hosts file", () => {
   });
 });
 
-describe("log paths", () => {
+describe("paths of container logs", () => {
   it("log paths are the kubelet's", () => {
     assert.equal(podLogDirectory("/var/log/pods", aPod()), "/var/log/pods/default_p_uid-1");
     assert.equal(containerLogPath("c", 3), "c/3.log");
@@ -87,7 +87,7 @@ describe("log paths", () => {
   });
 });
 
-describe("a pod's cgroup", () => {
+describe("cgroup path of a pod", () => {
   const cases: readonly (readonly [
     driver: "cgroupfs" | "systemd",
     root: string,
@@ -107,9 +107,9 @@ describe("a pod's cgroup", () => {
     ],
   ];
   for (const [driver, root, qos, path] of cases) {
-    it(`${driver} ${root || "/"} ${qos}`, () =>
+    it(`a ${qos} pod has the kubelet's ${driver} cgroup in ${root || "/"}`, () =>
       assert.equal(podCgroup("a-b", qos, { driver, root, perQos: true }), path));
-    it(`${driver} ${root || "/"} ${qos}, from the QoS class's`, () =>
+    it(`a ${qos} pod has the ${driver} cgroup below that of its QoS class in ${root || "/"}`, () =>
       assert.equal(cgroupBelow(qosCgroup(qos, { driver, root, perQos: true }), "poda-b", driver), path));
   }
   it("a pod's cgroup is left to the runtime without QoS cgroups", () => {
@@ -117,7 +117,7 @@ describe("a pod's cgroup", () => {
   });
 });
 
-describe("port mappings", () => {
+describe("port mappings of a sandbox", () => {
   it("port mappings are those of main containers, each once", () => {
     const web = aContainer("web", {
       ports: [

@@ -26,7 +26,7 @@ const target = {
 const sized = (name: string, requests: object, limits: object = {}, more: Partial<Container> = {}) =>
   aContainer(name, { resources: { requests: { ...requests }, limits: { ...limits } }, ...more });
 
-describe("CPU", () => {
+describe("CPU shares and quota of a container", () => {
   it("a CPU request becomes shares between 2 and 262144", () => {
     assert.deepEqual([0, 1, 100, 1000, 1_000_000].map(milliCpuToShares), [2, 2, 102, 1024, 262_144]);
   });
@@ -36,7 +36,7 @@ describe("CPU", () => {
       [0, 1000, 50_000, 200_000],
     );
   });
-  it("request defaults to the limit", () => {
+  it("a CPU request defaults to the limit", () => {
     const amounts = { cpuRequest: undefined, cpuLimit: "500m", memoryLimit: "64Mi" };
     const { cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes } = cpuAndMemory(amounts, settings);
     assert.deepEqual([cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes], [512n, 50_000n, 100_000n, 67_108_864n]);
@@ -68,14 +68,14 @@ describe("a container's resources", () => {
     assert.equal(make({ swapController: true }).memorySwapLimitInBytes, 67_108_864n);
     assert.deepEqual(make({ swapController: true, cgroupV2: true }, true).unified, { "memory.swap.max": "0" });
   });
-  it("OOM-kill the whole container on cgroup v2 unless configured otherwise", () => {
+  it("a container's resources make the kernel OOM-kill the whole container on cgroup v2 unless configured otherwise", () => {
     assert.deepEqual(make({ cgroupV2: true }).unified, { "memory.oom.group": "1" });
     assert.deepEqual(make({ cgroupV2: true }, true).unified, {});
     assert.deepEqual(make({}).unified, {});
   });
 });
 
-describe("oom_score_adj", () => {
+describe("oom_score_adj of a container", () => {
   const memory = 4 * 2 ** 30;
   const full = { cpu: "1", memory: "1Gi" };
   const score = (container: Container, spec: object = {}) =>
@@ -98,7 +98,7 @@ describe("oom_score_adj", () => {
   });
 });
 
-describe("what a pod asks for", () => {
+describe("a pod's requests and limits", () => {
   const main = [sized("a", { cpu: "100m", memory: "64Mi" }, { cpu: "1" }), sized("b", { cpu: "200m" })];
   it("a pod's request is the sum of its containers, or the largest init container", () => {
     const pod = aPod({
@@ -171,22 +171,30 @@ describe("pod-level resources", () => {
   });
 });
 
-describe("page sizes", () => {
+describe("names of page sizes", () => {
   it("page sizes are formatted as in cgroup file names", () => {
     assert.deepEqual([65_536, 2_097_152, 2 ** 30].map(pageSizeName), ["64KB", "2MB", "1GB"]);
   });
 });
 
-describe("a limit applies to the whole pod", () => {
+describe("limits that apply to a whole pod", () => {
   const limited = { resources: { limits: { cpu: "100m" } } };
   const sidecar = (more: Partial<Container>) => aContainer("s", { restartPolicy: "Always", ...more });
   const main = aContainer("c", limited);
   const table: readonly (readonly [what: string, init: readonly Container[], holds: boolean])[] = [
-    ["holds where every container has one", [aContainer("i", limited)], true],
-    ["does not where an init container has none", [aContainer("i")], false],
-    ["holds where a sidecar before that one has one", [sidecar(limited), aContainer("i")], true],
-    ["does not where that sidecar comes after it", [aContainer("i"), sidecar(limited)], false],
-    ["does not where the sidecar has none", [sidecar({}), aContainer("i", limited)], false],
+    ["a pod has a limit if each of its containers has one", [aContainer("i", limited)], true],
+    ["a pod has no limit if an init container has none", [aContainer("i")], false],
+    [
+      "a pod has a limit if a sidecar before an unlimited init container has one",
+      [sidecar(limited), aContainer("i")],
+      true,
+    ],
+    [
+      "a pod has no limit if the sidecar comes after the unlimited init container",
+      [aContainer("i"), sidecar(limited)],
+      false,
+    ],
+    ["a pod has no limit if a sidecar has none", [sidecar({}), aContainer("i", limited)], false],
   ];
   for (const [what, initContainers, holds] of table)
     it(what, () =>

@@ -51,32 +51,32 @@ describe("the effective security context", () => {
   });
 });
 
-describe("runAsNonRoot", () => {
+describe("the check of runAsNonRoot", () => {
   const where = '(pod: "p_default(uid-1)", container: c)';
   const cases: readonly (readonly [name: string, own: Context, user: ImageUser, error: string | undefined])[] = [
-    ["lets root run where it is not asked for", {}, { uid: 0n }, undefined],
+    ["runAsNonRoot lets root run if it is not set", {}, { uid: 0n }, undefined],
     [
-      "refuses runAsUser 0",
+      "runAsNonRoot rejects runAsUser 0",
       { runAsNonRoot: true, runAsUser: 0 },
       { uid: 5n },
       `container's runAsUser breaks non-root policy ${where}`,
     ],
-    ["trusts another runAsUser", { runAsNonRoot: true, runAsUser: 1 }, { username: "app" }, undefined],
+    ["runAsNonRoot accepts any other runAsUser", { runAsNonRoot: true, runAsUser: 1 }, { username: "app" }, undefined],
     [
-      "refuses an image of root",
+      "runAsNonRoot rejects an image whose user is root",
       { runAsNonRoot: true },
       { uid: 0n },
       `container has runAsNonRoot and image will run as root ${where}`,
     ],
-    ["takes an image of another", { runAsNonRoot: true }, { uid: 5n }, undefined],
+    ["runAsNonRoot accepts an image with another user ID", { runAsNonRoot: true }, { uid: 5n }, undefined],
     [
-      "cannot tell by a name",
+      "runAsNonRoot rejects an image with a user name, as it may be root",
       { runAsNonRoot: true },
       { username: "app" },
       `container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root ${where}`,
     ],
     [
-      "refuses an impossible ID",
+      "runAsNonRoot rejects an image with an invalid user ID",
       { runAsNonRoot: true },
       { uid: 2n ** 31n },
       `container has runAsNonRoot and image has an invalid user id (2147483648). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive ${where}`,
@@ -104,7 +104,7 @@ describe("a container's CRI security context", () => {
     });
     assert.deepEqual(supplementalGroups, [10n, 11n, 12n, 10n]);
   });
-  it("passes privileges, capabilities and groups", () => {
+  it("a container's CRI security context has the spec's privileges, capabilities and groups", () => {
     const context = secure(
       {
         runAsGroup: 3,
@@ -173,7 +173,7 @@ describe("a container's CRI security context", () => {
     ],
   ];
   for (const [pod, own, seccompDefault, profileType, localhostRef] of seccomp) {
-    it(`seccomp ${JSON.stringify([pod, own, seccompDefault])}`, () => {
+    it(`seccomp profile of pod ${JSON.stringify(pod)} and container ${JSON.stringify(own)}, seccompDefault ${seccompDefault}`, () => {
       assert.deepEqual(secure(pod, own, { seccompDefault }).seccomp, { profileType, localhostRef });
     });
   }
@@ -185,7 +185,7 @@ describe("a container's CRI security context", () => {
       message: "missing localhost apparmor profile name",
     });
   });
-  it("uses AppArmor profiles of the current or the deprecated field: container, annotation, pod", () => {
+  it("a container's AppArmor profile comes from the container, else the annotation, else the pod", () => {
     const local = secure(
       { appArmorProfile: { type: "Unconfined" } },
       { appArmorProfile: { type: "Localhost", localhostProfile: "mine" } },
@@ -214,7 +214,7 @@ describe("a container's CRI security context", () => {
   });
 });
 
-describe("a pod's namespaces", () => {
+describe("namespaces of a pod", () => {
   const { POD, NODE, CONTAINER } = NamespaceMode;
   const cases: readonly (readonly [
     spec: Partial<PodSpec>,
@@ -227,7 +227,7 @@ describe("a pod's namespaces", () => {
     [{ shareProcessNamespace: true }, POD, POD, POD],
   ];
   for (const [spec, ...modes] of cases) {
-    it(JSON.stringify(spec), () => {
+    it(`namespaces of a pod with the spec ${JSON.stringify(spec)}`, () => {
       const { network, ipc, pid } = namespaces(aPod(spec));
       assert.deepEqual([network, ipc, pid], modes);
     });

@@ -18,7 +18,7 @@ test("a Burstable container gets swap in proportion to its memory request", () =
   assert.equal(swapOf({ requests: { memory: "1" } }), 0, "whole bytes");
 });
 
-test("other containers get no swap", () => {
+test("containers without a memory request, or whose request equals the limit or exceeds the machine's memory, get no swap", () => {
   const some = { requests: { memory: "1Gi" } };
   assert.equal(swapOf({}), 0, "BestEffort");
   assert.equal(swapOf({ requests: { cpu: "1" } }), 0, "no memory requested");

@@ -10,49 +10,63 @@ const failed = (message: string, more: Partial<ContainerStatus> = {}) =>
   aStatus(c, exited, { exitCode: 128, reason: "StartError", message, finishedAt: 1n, ...more });
 
 const records: readonly (readonly [what: string, run: ContainerStatus, ran: "no" | "perhaps" | "yes"])[] = [
-  ["containerd, cut off while it makes the task", failed("failed to create containerd task: context canceled"), "no"],
   [
-    "containerd, cut off in the shim",
+    "a start that was aborted while containerd created the task",
+    failed("failed to create containerd task: context canceled"),
+    "no",
+  ],
+  [
+    "a start that was aborted in containerd's shim",
     failed("failed to create containerd task: failed to create shim task: context canceled: unknown"),
     "no",
   ],
-  ["containerd, cut off before the task", failed("get container info: context canceled"), "no"],
-  ["containerd, in a sandbox that has died", failed('sandbox container "abc" is not running'), "no"],
+  ["a start that was aborted before containerd created the task", failed("get container info: context canceled"), "no"],
+  ["a start in a dead sandbox of containerd", failed('sandbox container "abc" is not running'), "no"],
   [
-    "containerd, whose task could not be made",
+    "a start whose task containerd could not create",
     failed("failed to create containerd task: failed to create shim task: OCI runtime create failed: exec: not found"),
     "no",
   ],
   [
-    "containerd, cut off while it lets the process go",
+    "a start that was aborted while containerd started the process",
     failed('failed to start containerd task "abc": context canceled: unknown'),
     "perhaps",
   ],
   [
-    "containerd, whose words the container has added to",
+    "a start error whose text the container has extended",
     failed('failed to start containerd task "abc": context canceled: failed to create containerd task'),
     "perhaps",
   ],
-  ["containerd, for a reason that is not known", failed('failed to start containerd task "abc": broken'), "yes"],
   [
-    "containerd, of a container that ran",
+    "a start that containerd failed for an unknown reason",
+    failed('failed to start containerd task "abc": broken'),
+    "yes",
+  ],
+  [
+    "a start error with a start time",
     failed("failed to create containerd task: context canceled", { startedAt: 1n }),
     "yes",
   ],
-  ["a container that ended by itself", aStatus(c, exited, { exitCode: 1, reason: "Error", startedAt: 1n }), "yes"],
+  ["an ordinary exit", aStatus(c, exited, { exitCode: 1, reason: "Error", startedAt: 1n }), "yes"],
   [
-    "Docker, whose runtime could not make the container",
+    "a start whose container Docker's runtime could not create",
     failed("failed to create task for container: failed to create shim task: OCI runtime create failed: no such file", {
       reason: "ContainerCannotRun",
       startedAt: 1n,
     }),
     "no",
   ],
-  ["Docker, of a container being removed", failed("", { reason: "ContainerCannotRun", startedAt: 1n }), "yes"],
+  [
+    "a start that failed in Docker without a message",
+    failed("", { reason: "ContainerCannotRun", startedAt: 1n }),
+    "yes",
+  ],
 ];
 
+const conclusions = { no: "did not run", perhaps: "may have run", yes: "ran" } as const;
+
 for (const [what, run, ran] of records) {
-  test(`the record of ${what} shows whether the container ran: ${ran}`, () => {
+  test(`concludes from ${what} that the container ${conclusions[ran]}`, () => {
     assert.deepEqual([neverRan(run), mayHaveRun(run)], [ran === "no", ran === "perhaps"]);
   });
 }

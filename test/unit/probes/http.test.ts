@@ -156,7 +156,7 @@ test("reads at most 10 KiB of the body", async (t) => {
   assert.equal("output" in outcome && outcome.output.length, 10240);
 });
 
-test("errors use Go's wording", async (t) => {
+test("probe errors use Go's wording", async (t) => {
   const closed = await freePort();
   assert.deepEqual(await probe(closed, { path: "/x" }), {
     kind: "failure",

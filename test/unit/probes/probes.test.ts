@@ -23,7 +23,7 @@ test("probes a container as soon as its verdict is read, then every period; not 
   assert.deepEqual(state.woken, ["uid-1 probe"], "nothing when nothing flips");
 });
 
-test("probes a container within a period even if nobody reads its verdict", async () => {
+test("probes a container within a period even if its verdict is not read", async () => {
   const { probes, pod, clock, run, ready } = rig();
   probes.add(pod);
   await clock.advance(5000);
@@ -32,7 +32,7 @@ test("probes a container within a period even if nobody reads its verdict", asyn
   assert.equal(ready(id), "Success");
 });
 
-test("verdicts flip only at their thresholds", async () => {
+test("verdicts change only at their thresholds", async () => {
   const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 3, successThreshold: 2 } });
   const id = run();
   probes.add(pod);
@@ -282,7 +282,7 @@ test("an undetected connection loss is not a container failure", async () => {
   assert.deepEqual([t.ready(t.id), t.state.probed.length, t.state.told], ["Success", 4, []]);
 });
 
-test("while the target's locks are lost nothing is probed; a probe that this refused says nothing of the container", async () => {
+test("while the target's locks are lost, nothing is probed; a probe that was refused for this reason gives no verdict", async () => {
   await using t = await linked({ failureThreshold: 1 });
   const lose = () => {
     t.state.isClaimLost = true;

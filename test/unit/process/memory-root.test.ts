@@ -23,7 +23,7 @@ function machine({ showsMounts = true, isRemote = true } = {}) {
   return { host, lines, check };
 }
 
-test("refuses a root directory on a file system in memory, existing or not, and says what to set", async () => {
+test("refuses a root directory on a file system in memory, existing or not, and names the field to set", async () => {
   const { check } = machine();
   const error = await check("/var/lib/kubelet").catch((why: unknown) => why);
   assert.ok(error instanceof TargetError);

@@ -71,7 +71,7 @@ function setUp({
   };
 }
 
-test("tunnels a new node if possible, permanently", async () => {
+test("tunnels a new node permanently if the target supports it", async () => {
   const t = setUp();
   assert.deepEqual(await t.foreseen(), tunneled);
   assert.deepEqual(await t.start(), tunneled);
@@ -90,7 +90,7 @@ test("keeps an existing node isolated, regardless of its target's capabilities",
   assert.equal(await t.onRecord(), undefined);
 });
 
-test("keeps a node isolated whose record cannot be read", async () => {
+test("keeps a node isolated if its record cannot be read", async () => {
   const t = setUp();
   await t.start();
   await t.host.fs.apply([{ kind: "write", path: `${rootDir}/graftlet/node.json`, data: "{" }]);
@@ -113,7 +113,7 @@ test("records no network decision if the start is aborted before it", async () =
 for (const [what, options, obstacle] of [
   ["a target without nft", { programs: ["python3"] }, /^nft does not work on the target: install nftables/],
   ["a target without an interpreter", { programs: ["nft"] }, /^the target has neither python3 nor perl: install one$/],
-  ["a cluster of IPv6 alone", { service: { clusterIPs: ["fd00::1"] } }, /no IPv4 Services/],
+  ["a cluster with IPv6 only", { service: { clusterIPs: ["fd00::1"] } }, /no IPv4 Services/],
 ] as const)
   test(`${what} isolates the node permanently, with the reason`, async () => {
     const t = setUp(options);
@@ -178,7 +178,7 @@ for (const claimed of ["tunneled", "new"] as const)
     assert.deepEqual(await t.start(tunneled), tunneled, "the configuration's value wins");
   });
 
-test("uses the recorded network mode 10 s after a start without an API server", async () => {
+test("uses the recorded network mode if the API server is unreachable for 10 s after a start", async () => {
   const t = setUp();
   t.shown.annotations = {};
   await t.start();

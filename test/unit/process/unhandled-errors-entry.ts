@@ -31,18 +31,18 @@ const faults: Readonly<Record<string, () => void>> = {
   "a closed pipe": () => void spawn("true").stdin.write("x".repeat(1 << 20)),
   "a rejected promise": () => void Promise.reject(new Error("nobody awaits")),
   "a timer": () => void clock.after(1, () => void JSON.parse("{")),
-  "a client of its server": () => {
+  "a handler of connections": () => {
     const server = createServer(() => void JSON.parse("{")).listen(0, "127.0.0.1", () => {
       connect((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => undefined);
     });
   },
-  "work without end": () => void clock.after(1, () => void JSON.parse("{")),
-  assertion: () => void clock.after(1, () => raise("ERR_INTERNAL_ASSERTION")),
-  memory: () =>
+  "an error in work that does not stop": () => void clock.after(1, () => void JSON.parse("{")),
+  "an assertion failure in Node.js": () => void clock.after(1, () => raise("ERR_INTERNAL_ASSERTION")),
+  "a failed memory allocation": () =>
     void clock.after(1, () => {
       throw new RangeError("Array buffer allocation failed");
     }),
-  "errors without end": () => void setInterval(() => void JSON.parse("{"), 1),
+  "endless errors": () => void setInterval(() => void JSON.parse("{"), 1),
 };
 
 function raise(code: string): never {
@@ -53,7 +53,7 @@ const work = (name: string, isAtFault: boolean) => async (signal: AbortSignal) =
   say(`${name} begins`);
   if (isAtFault) clock.after(20, faults[fault] ?? (() => undefined));
   await onAbort(signal);
-  if (isAtFault && fault === "work without end") await new Promise(() => undefined);
+  if (isAtFault && fault === "an error in work that does not stop") await new Promise(() => undefined);
 };
 
 const ended = (name: string, isAtFault: boolean) =>
@@ -62,7 +62,7 @@ const ended = (name: string, isAtFault: boolean) =>
     (error: unknown) => say(`${name} fails: ${messageOf(error)}`),
   );
 
-if (fault === "outside") clock.after(20, () => void JSON.parse("{"));
+if (fault === "an error outside of all nodes") clock.after(20, () => void JSON.parse("{"));
 const both = [ended("a", true), ended("b", false)];
 await clock.sleep(500);
 stop.abort();

@@ -16,9 +16,9 @@ for (const [fault, message] of [
   ["a closed pipe", /EPIPE|ECONNRESET/],
   ["a rejected promise", /nobody awaits/],
   ["a timer", /JSON/],
-  ["a client of its server", /JSON/],
+  ["a handler of connections", /JSON/],
 ] as const)
-  test(`unhandled: ${fault} stops the work in which it occurred, and no other`, () => {
+  test(`an unhandled error from ${fault} stops only the work in which it occurred`, () => {
     const { status, said, complaint } = processWith(fault);
     assert.deepEqual([status, complaint], [0, ""]);
     const [fails, ...others] = said.slice(2);
@@ -28,13 +28,13 @@ for (const [fault, message] of [
   });
 
 for (const [fault, reason] of [
-  ["outside", /^graftlet: unhandled error: SyntaxError: .* at .*unhandled-errors-entry\.ts:\d+/],
-  ["assertion", /^graftlet: unhandled error \(node a\): Error: this is a bug in Node\.js at /],
-  ["memory", /^graftlet: unhandled error \(node a\): RangeError: Array buffer allocation failed/],
-  ["errors without end", /^graftlet: unhandled error \(node a\): SyntaxError/],
-  ["work without end", /^graftlet: node a did not stop after an unhandled error: SyntaxError/],
+  ["an error outside of all nodes", /^graftlet: unhandled error: SyntaxError: .* at .*unhandled-errors-entry\.ts:\d+/],
+  ["an assertion failure in Node.js", /^graftlet: unhandled error \(node a\): Error: this is a bug in Node\.js at /],
+  ["a failed memory allocation", /^graftlet: unhandled error \(node a\): RangeError: Array buffer allocation failed/],
+  ["endless errors", /^graftlet: unhandled error \(node a\): SyntaxError/],
+  ["an error in work that does not stop", /^graftlet: node a did not stop after an unhandled error: SyntaxError/],
 ] as const)
-  test(`exits with a reason in one line: ${fault}`, () => {
+  test(`exits with a reason in one line after ${fault}`, () => {
     const { status, complaint } = processWith(fault);
     assert.equal(status, 1);
     assert.match(complaint, reason);

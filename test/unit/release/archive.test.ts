@@ -54,7 +54,7 @@ test("builds the same image layer at different times, with the commit's date", a
   ]);
 });
 
-test("tells a Dockerfile's additions from its base by the last stage", () => {
+test("separates a Dockerfile's last stage from its base image", () => {
   assert.equal(ownLayers("FROM a AS b\nRUN c\nRUN d\n\nFROM e\nCOPY f /\n  COPY\nUSER 1\nRUN g\n"), 2);
   assert.equal(ownLayers(readFileSync(join(import.meta.dirname, "..", "..", "..", "Dockerfile"), "utf8")), 3);
 });

@@ -32,7 +32,7 @@ const workflowOf = (name: string) => parse(textOf(`.github/workflows/${name}`)) 
 const jobsOf = (name: string) => Object.values(workflowOf(name).jobs);
 const commandsOf = (name: string) => jobsOf(name).flatMap(({ steps }) => steps.flatMap(({ run }) => run ?? []));
 
-describe("the workflows", () => {
+describe("the workflows of continuous integration and releases", () => {
   const names = globSync("*.yml", { cwd: join(root, ".github", "workflows") });
 
   test("refers to each action by a commit with its release in a comment, the same one everywhere", () => {

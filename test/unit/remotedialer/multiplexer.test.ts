@@ -76,7 +76,7 @@ test("keeps a connection that the server paused paused while the tunnel has capa
 const controls = (t: Awaited<ReturnType<typeof rig>>) =>
   t.sent.flatMap(({ message: { kind } }) => (kind === "pause" || kind === "resume" ? [kind] : []));
 
-test("repeats our own state to a server that resumes, because its own pause may block its writer", async () => {
+test("repeats graftlet's own state to a server that resumes, because the server's pause may block its writer", async () => {
   using t = await rig(() => undefined);
   t.dial(1n);
   t.carrier.handle({ kind: "pause", connection: 1n });
@@ -84,7 +84,7 @@ test("repeats our own state to a server that resumes, because its own pause may 
   assert.deepEqual(controls(t), ["resume"]);
 });
 
-test("keeps our pause after the server resumes, and does not end the server's pause", async () => {
+test("keeps graftlet's pause after the server resumes, and does not end the server's pause", async () => {
   using t = await rig((socket) => socket.pause());
   t.dial(1n);
   const block = Buffer.alloc(2 ** 20);

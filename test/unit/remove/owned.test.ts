@@ -91,7 +91,7 @@ test("in an exclusive runtime, a pod's directory counts too, unless it has anoth
   );
 });
 
-test("static pods belong to a node with manifests", () => {
+test("static pods belong to the node if it has manifests", () => {
   const seen = runtimeWith({ name: "static", uid: uid(4), source: "file" });
   const { shown, strangers } = owned({ ...seen, directories: [uid(4)], staticPods: true });
   assert.deepEqual([shown, strangers], [[[uid(4), "static,static-c", true]], []]);

@@ -314,7 +314,7 @@ test("follows no symbolic link in place of a pod's directory, the pods directory
   assert.equal(await isThere(all, `/precious/${uid}`), true);
 });
 
-test("without graftlet's own directory, nothing in the root directory counts as the node's", async () => {
+test("without graftlet's own directory, nothing in the root directory belongs to the node", async () => {
   const t = await start({ record: false });
   assert.equal(await t.remove(), true);
   assert.deepEqual([t.made(), await isThere(t, volume)], [[], true]);

@@ -52,7 +52,7 @@ function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImage
 }
 
 describe("access to a present image", () => {
-  it("access to a present image is open to all pods if nobody pulled it for a pod, or it was pulled anonymously", async () => {
+  it("access to a present image is open to all pods if it was not pulled for a pod, or was pulled anonymously", async () => {
     const { mustPull, pull, checks } = rig();
     assert.equal(await mustPull(), false);
     await pull();

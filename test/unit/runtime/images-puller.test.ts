@@ -12,8 +12,8 @@ import { at, failure, setUp } from "./images-rig.ts";
 
 const { signal } = new AbortController();
 
-describe("ensuring an image", () => {
-  it("uses a present image", async () => {
+describe("the pull policy of an image", () => {
+  it("uses a present image without pulling it", async () => {
     const { runtime, events, ensure, pulls } = setUp();
     const id = runtime.addImage("busybox:1");
     assert.equal((await ensure()).imageRef, id);
@@ -35,16 +35,16 @@ describe("ensuring an image", () => {
   });
   const policies: readonly (readonly [name: string, container: Container, pulled: readonly string[]])[] = [
     [
-      "is pulled though it is there under Always",
+      "pulls a present image again with policy Always",
       { name: "c", image: "busybox:1", imagePullPolicy: "Always" },
       ["busybox:1"],
     ],
     [
-      "is pulled where the policy is left open and the tag is latest",
+      "pulls a present image again without a policy if its tag is latest",
       { name: "c", image: "busybox" },
       ["busybox:latest"],
     ],
-    ["is not pulled where the policy is left open and the tag says more", { name: "c", image: "busybox:1" }, []],
+    ["uses a present image without a policy if its tag is not latest", { name: "c", image: "busybox:1" }, []],
   ];
   for (const [name, container, pulled] of policies) {
     it(name, async () => {
@@ -80,10 +80,10 @@ describe("ensuring an image", () => {
   });
 });
 
-describe("a failed pull", () => {
+describe("back-off and reasons of failed pulls", () => {
   const text =
     'rpc error: code = NotFound desc = failed to pull and unpack image "docker.io/library/busybox:1": failed to resolve reference "docker.io/library/busybox:1": docker.io/library/busybox:1: not found';
-  it("backs off per pod: 10 s, doubled up to 5 min", async () => {
+  it("a failed pull backs off per pod: 10 s, doubled up to 5 min", async () => {
     const { ensure, events, clock, pulls } = setUp();
     const started = clock.now();
     assert.deepEqual(await failure(ensure()), ["ErrImagePull", text, started + 10_000]);
@@ -110,7 +110,7 @@ describe("a failed pull", () => {
     }
     assert.deepEqual(delays, [20, 40, 80, 160, 300, 300]);
   });
-  it("keeps its back-off when the registry recovers", async () => {
+  it("a failed pull keeps its back-off when the registry recovers", async () => {
     const { ensure, runtime, clock } = setUp();
     await failure(ensure());
     runtime.offerImage("busybox:1");
@@ -131,7 +131,7 @@ describe("a failed pull", () => {
     ],
   ];
   for (const [told, reason, message] of named) {
-    it(`shows the runtime's ${reason}`, async () => {
+    it(`a failed pull shows the runtime's reason ${reason}`, async () => {
       const { ensure, runtime, clock } = setUp();
       runtime.failNext("pullImage", new RuntimeError("unknown", reason, told));
       assert.deepEqual(await failure(ensure()), [reason, message, clock.now() + 10_000]);
@@ -159,12 +159,12 @@ describe("a failed pull", () => {
   });
 });
 
-describe("concurrent pulls", () => {
+describe("limits of concurrent pulls", () => {
   const three = ["a:1", "b:1", "c:1"];
   const cases: readonly (readonly [name: string, deps: Partial<ImagePullerDeps>, running: number])[] = [
-    ["has no bound by default", {}, 3],
-    ["is bounded by maxParallelImagePulls", { maxParallel: 2 }, 2],
-    ["is one under serializeImagePulls", { serialize: true, maxParallel: 2 }, 1],
+    ["pulls are concurrent without a limit by default", {}, 3],
+    ["concurrent pulls are limited by maxParallelImagePulls", { maxParallel: 2 }, 2],
+    ["pulls are serial with serializeImagePulls", { serialize: true, maxParallel: 2 }, 1],
   ];
   for (const [name, deps, running] of cases) {
     it(name, async () => {
@@ -181,7 +181,7 @@ describe("concurrent pulls", () => {
       assert.match(last, running === 3 ? /in 2s \(2s including/ : /in 0s \(2s including waiting\)/);
     });
   }
-  it("does not count a pull that was cancelled while waiting", async () => {
+  it("a pull that was cancelled while waiting does not count towards the limit", async () => {
     const { runtime, puller, pulls, clock } = setUp({ serialize: true });
     for (const image of three) runtime.offerImage(image);
     const release = runtime.hold("pullImage");
@@ -214,7 +214,7 @@ describe("concurrent pulls", () => {
   });
 });
 
-describe("pull secrets", () => {
+describe("pulls with pull secrets", () => {
   const login = (name: string, username: string): Secret => ({
     metadata: { name, namespace: "default", uid: name },
     type: "kubernetes.io/dockerconfigjson",
@@ -286,7 +286,7 @@ describe("pull secrets", () => {
   });
 });
 
-describe("a long pull", () => {
+describe("progress events of long pulls", () => {
   const pulling = `${at} Normal Pulling: Pulling image "busybox:1"`;
   const slow = (ms: number, progress?: PullProgress) => {
     const clock = fakeClock();

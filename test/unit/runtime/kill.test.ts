@@ -30,13 +30,18 @@ function rig(hooks: Hooks = { run: async () => undefined }) {
 }
 
 const graces: readonly (readonly [string, Pod, number | undefined, number])[] = [
-  ["the spec's", aPod({ terminationGracePeriodSeconds: 7 }), undefined, 7],
-  ["the deletion's", aPod({ terminationGracePeriodSeconds: 7 }, { deletionGracePeriodSeconds: 5 }), undefined, 5],
-  ["an override", aPod({ terminationGracePeriodSeconds: 7 }), 3, 3],
-  ["never under two seconds", aPod({ terminationGracePeriodSeconds: 0 }, { deletionGracePeriodSeconds: 0 }), 1, 2],
+  ["comes from the pod's spec", aPod({ terminationGracePeriodSeconds: 7 }), undefined, 7],
+  [
+    "comes from the deletion if there is one",
+    aPod({ terminationGracePeriodSeconds: 7 }, { deletionGracePeriodSeconds: 5 }),
+    undefined,
+    5,
+  ],
+  ["can be overridden", aPod({ terminationGracePeriodSeconds: 7 }), 3, 3],
+  ["is at least two seconds", aPod({ terminationGracePeriodSeconds: 0 }, { deletionGracePeriodSeconds: 0 }), 1, 2],
 ];
 for (const [what, pod, override, seconds] of graces) {
-  test(`a container's grace period: ${what}`, async () => {
+  test(`a container's grace period ${what}`, async () => {
     const { calls, deps } = rig();
     const status = aStatus(aContainer("c"), running);
     await killPod(deps, { observed: observe([], [status]), pod, graceSeconds: override }, never);
@@ -141,9 +146,9 @@ function hooksOf(clock: { sleep: (ms: number, signal: AbortSignal) => Promise<vo
 
 const preStop = aContainer("c", { lifecycle: { preStop: hook } });
 const hookTimes: readonly (readonly [string, number, number, number])[] = [
-  ["what it took counts", 3, 10, 7],
-  ["two seconds are left at least", 9, 10, 2],
-  ["a hook that does not end is not waited for longer", 3600, 10, 2],
+  ["the container gets the rest of it", 3, 10, 7],
+  ["the container gets at least two seconds", 9, 10, 2],
+  ["a hook that does not end is abandoned at its end", 3600, 10, 2],
 ];
 for (const [what, takes, graceSeconds, left] of hookTimes) {
   test(`the preStop hook runs within the grace period: ${what}`, async () => {

@@ -17,7 +17,7 @@ const inSandbox = (...steps: readonly string[]) => ["use sandbox 0", ...steps];
 const probe = { exec: { command: ["x"] } };
 const sidecar = (name: string, more = {}) => aContainer(name, { restartPolicy: "Always", ...more });
 
-describe("sidecars", () => {
+describe("starts and restarts of sidecars", () => {
   const pod = aPod({
     restartPolicy: "Never",
     initContainers: [aContainer("i1"), sidecar("s1"), aContainer("i2"), sidecar("s2")],

@@ -14,7 +14,7 @@ const {
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
 const plan = (...given: Parameters<typeof planPod>) => stepLines(planPod(...given));
 
-describe("planning the sandbox", () => {
+describe("planning a pod's sandbox", () => {
   const dead = aSandbox({ state: notReady, metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 4 } });
   const isReplaced = (steps: readonly string[]) => steps[0] === "kill pod: sandbox changed";
   it("creates a missing sandbox and starts all containers", () => {
@@ -35,7 +35,7 @@ describe("planning the sandbox", () => {
       "start c in it",
     ]);
   });
-  it("replaces it if two are ready, the network mode changed, or it has no address", () => {
+  it("replaces the sandbox if two are ready, the network mode changed, or it has no address", () => {
     assert.ok(isReplaced(plan(aPod(), observe([aSandbox(), aSandbox()], []))));
     assert.ok(isReplaced(plan(aPod({ hostNetwork: true }), observe([aSandbox()], []))));
     assert.ok(isReplaced(plan(aPod(), observe([aSandbox({ network: { ip: "", additionalIps: [] } })], []))));
@@ -49,11 +49,11 @@ describe("planning the sandbox", () => {
     });
     assert.deepEqual(plan(aPod({ hostNetwork: true }), observe([onHost], [])), ["use sandbox 0", "start c"]);
   });
-  it("does not re-create it for a pod with restartPolicy Never that has run", () => {
+  it("does not re-create the sandbox of a pod with restartPolicy Never that has run", () => {
     const pod = aPod({ restartPolicy: "Never" });
     assert.deepEqual(plan(pod, observe([dead], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });
-  it("does not re-create it with OnFailure if all containers succeeded; otherwise starts only the others", () => {
+  it("with OnFailure, re-creates the sandbox only for containers that have not succeeded", () => {
     const a = aContainer("a");
     const b = aContainer("b");
     const pod = aPod({ restartPolicy: "OnFailure", containers: [a, b] });
@@ -61,7 +61,7 @@ describe("planning the sandbox", () => {
     const half = observe([dead], [aStatus(a, exited), aStatus(b, exited, { exitCode: 1 })]);
     assert.deepEqual(plan(pod, half).slice(1), ["run sandbox 5", "start b in it"]);
   });
-  it("replaces it with Never if no container ever started", () => {
+  it("with Never, replaces the sandbox only if no container ever started", () => {
     const pod = aPod({ restartPolicy: "Never" });
     const unstarted = aStatus(aContainer("c"), created);
     assert.deepEqual(plan(pod, observe([dead], [], [unstarted])), [
@@ -71,7 +71,7 @@ describe("planning the sandbox", () => {
     ]);
     assert.deepEqual(plan(pod, observe([dead], [], [unstarted, aStatus(aContainer("d"), exited)])), ["kill pod"]);
   });
-  it("starts over from the first init container and removes the old ones", () => {
+  it("in a new sandbox, starts from the first init container and removes old init containers", () => {
     const pod = aPod({ initContainers: [aContainer("i1"), aContainer("i2")] });
     const runs = [aStatus(aContainer("c"), exited), aStatus(aContainer("i1"), exited, { id: "old" })];
     assert.deepEqual(plan(pod, observe([dead], runs)), [
@@ -160,7 +160,7 @@ describe("planning main containers", () => {
   const on = (policy: string, ...statuses: Parameters<typeof observe>[1]) =>
     plan(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));
   const started = ["use sandbox 0", "start c"];
-  it("leaves running containers alone", () => assert.deepEqual(on("Always", aStatus(aContainer("c"), running)), []));
+  it("does not touch running containers", () => assert.deepEqual(on("Always", aStatus(aContainer("c"), running)), []));
   it("restarts exited containers according to the restart policy", () => {
     const good = aStatus(aContainer("c"), exited);
     const bad = aStatus(aContainer("c"), exited, { exitCode: 3 });
@@ -207,11 +207,11 @@ describe("planning main containers", () => {
   });
   it("starts a container that was created and never started", () =>
     assert.deepEqual(on("Never", aStatus(aContainer("c"), created)), started));
-  it("uses the newest status", () => {
+  it("decides by the newest status of a container", () => {
     const older = aStatus(aContainer("c"), running);
     assert.deepEqual(on("Always", older, aStatus(aContainer("c"), exited)), started);
   });
-  it("does not restart in a pod that is being deleted", () => {
+  it("does not restart containers in a pod that is being deleted", () => {
     const pod = aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" });
     assert.deepEqual(plan(pod, observe([aSandbox()], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });

@@ -51,7 +51,7 @@ test("without its RuntimeClass a pod gets no sandbox, with the kubelet's event, 
   assert.deepEqual(await states(), [running("c")]);
 });
 
-test("init containers run one after another, then the others; a new sandbox starts over with nothing of the old one left", async () => {
+test("init containers run one after another, then the others; a new sandbox starts over after everything of the old one is removed", async () => {
   const { runtime, unlogged, see, pass, states } = rig();
   const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
   const end = async (name: string) =>
@@ -232,7 +232,7 @@ test("looks nothing up ahead for a restarting container, as its back-off may for
   assert.deepEqual([await states(), asked], [[exited("c"), running("c", 1)], []]);
 });
 
-test("does not fetch prefetched facts again; fetches a failed one again, and reports its failure then", async () => {
+test("does not fetch prefetched facts again; repeats a failed prefetch, and reports only the second failure", async () => {
   let asked = 0;
   let fails = true;
   const { first, events } = rig({

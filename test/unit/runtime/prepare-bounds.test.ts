@@ -15,26 +15,34 @@ describe("size limits of a container configuration", () => {
   const part = (subPathExpr: string) => ({ name: "data", mountPath: "/x", subPathExpr });
   const words = Array<string>(10).fill("$(A)");
   const refusals: readonly (readonly [name: string, container: Partial<Container>, message: string | RegExp])[] = [
-    ["a word of command", { env, command: ["a", "$(A)$(A)"] }, /^command\[1\] is longer than 131072 bytes: shorten it/],
-    ["a word of args", { env, args: ["a", "$(A)$(A)"] }, /^args\[1\] is longer than 131072 bytes: shorten it/],
     [
-      "words and variables together",
+      "a word of the expanded command",
+      { env, command: ["a", "$(A)$(A)"] },
+      /^command\[1\] is longer than 131072 bytes: shorten it/,
+    ],
+    [
+      "a word of the expanded args",
+      { env, args: ["a", "$(A)$(A)"] },
+      /^args\[1\] is longer than 131072 bytes: shorten it/,
+    ],
+    [
+      "an environment, command and args",
       { env, command: words, args: words },
       /^environment, command and args of the container exceed 2097152 bytes in total: /,
     ],
     [
-      "the path of a part of a volume",
+      "an expanded subPathExpr",
       { env, volumeMounts: [part("$(A)$(A)")] },
       /^subPathExpr of volumeMounts\[0\] is longer than 131072 bytes: shorten it/,
     ],
     [
-      "the paths of parts together",
+      "the sum of all expanded subPathExprs",
       { env, volumeMounts: Array.from({ length: 30 }, () => part("$(A)")) },
       /^subPathExpr and subPath of the container's volumeMounts exceed 2097152 bytes in total: /,
     ],
   ];
   for (const [name, container, message] of refusals)
-    it(name, async () => {
+    it(`rejects ${name} over the size limit`, async () => {
       await assert.rejects(preparerIn(root).configure(...podOf(container)), { message });
     });
 

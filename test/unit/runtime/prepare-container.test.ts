@@ -300,19 +300,19 @@ describe("a container's configuration", () => {
     );
   });
   const refusals: readonly (readonly [name: string, container: Partial<Container>, message: string | RegExp])[] = [
-    ["a config map is missing", { envFrom: [{ configMapRef: { name: "none" } }] }, 'configmap "none" not found'],
+    ["a ConfigMap is missing", { envFrom: [{ configMapRef: { name: "none" } }] }, 'configmap "none" not found'],
     [
-      "a secret is missing",
+      "a Secret is missing",
       { env: [{ name: "A", valueFrom: { secretKeyRef: { name: "none", key: "k" } } }] },
       'secret "none" not found',
     ],
     [
-      "the first of several is missing",
+      "several references are missing, with the first one",
       { envFrom: [{ configMapRef: { name: "x" } }, { secretRef: { name: "y" } }] },
       'configmap "x" not found',
     ],
     [
-      "a key is missing",
+      "a key of a ConfigMap is missing",
       { env: [{ name: "A", valueFrom: { configMapKeyRef: { name: "settings", key: "k" } } }] },
       "couldn't find key k in ConfigMap default/settings",
     ],
@@ -322,7 +322,7 @@ describe("a container's configuration", () => {
       'cannot find volume "none" to mount into container "c"',
     ],
     [
-      "a part of a volume has an absolute path",
+      "an expanded subPathExpr is absolute",
       {
         env: [{ name: "A", value: "/etc" }],
         volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "$(A)/passwd" }],
@@ -330,7 +330,7 @@ describe("a container's configuration", () => {
       "error SubPath `/etc/passwd` must not be an absolute path",
     ],
     [
-      "a part of a volume leads out of it",
+      "an expanded subPathExpr leads out of the volume",
       {
         env: [{ name: "A", value: ".." }],
         volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "a/$(A)/b" }],
@@ -338,7 +338,7 @@ describe("a container's configuration", () => {
       "unable to provision SubPath `a/../b`: must not contain '..'",
     ],
     [
-      "variables of a part's path have no value",
+      "variables of a subPathExpr have no value",
       {
         env: [{ name: "A", value: "" }],
         volumeMounts: [{ name: "data", mountPath: "/x", subPathExpr: "$(C)/$(A)/$(B)/$(A)" }],
@@ -346,17 +346,17 @@ describe("a container's configuration", () => {
       "missing value for A, B, C",
     ],
     [
-      "a mount is to be read-only down to those below it, and the runtime cannot",
+      "a mount requires recursive read-only mode, and the runtime does not support it",
       { volumeMounts: [{ name: "data", mountPath: "/x", readOnly: true, recursiveReadOnly: "Enabled" }] },
       'failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not supported by the runtime',
     ],
     [
-      "a mount is to be read-only only below it",
+      "a mount with recursiveReadOnly is not read-only",
       { volumeMounts: [{ name: "data", mountPath: "/x", recursiveReadOnly: "IfPossible" }] },
       'failed to resolve recursive read-only mode: volume "data" requested recursive read-only mode, but it is not read-only',
     ],
     [
-      "a mount is to be read-only down to those below it, and to get more",
+      "a mount with recursiveReadOnly has mount propagation",
       {
         volumeMounts: [
           {

@@ -109,7 +109,7 @@ test("the pod's files are stable from the configuration until the runtime has an
   ]);
 });
 
-test("starts a container only once its hosts file is written, and reports the failure as one of its configuration", async () => {
+test("starts a container only once its hosts file is written, and reports a failed write as a configuration error", async () => {
   const written = Promise.withResolvers<void>();
   const { calls, events, go } = rig({
     configure: async () => ({ config: ContainerConfig.fromPartial({}), hostsWritten: written.promise }),

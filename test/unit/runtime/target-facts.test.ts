@@ -46,7 +46,7 @@ const common = {
   "/sys/devices/system/cpu/cpufreq/x": "",
 };
 
-describe("target facts", () => {
+describe("facts of the target's cgroups and memory", () => {
   it("target facts are read with cgroup v1", async () => {
     const { facts } = targetOf({
       ...common,

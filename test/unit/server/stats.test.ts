@@ -34,7 +34,7 @@ test("returns the summary as JSON, omits networks and disks only for the value t
   assert.deepEqual([status, body], [500, "Internal Error: the target is out of reach"]);
 });
 
-test("statistics require their own subresource; proxy is not sufficient", async () => {
+test("statistics require permission for their own subresource; proxy is not sufficient", async () => {
   const wanted: string[] = [];
   const authorizer = {
     async allowed(_user: unknown, _verb: string, subresource: string) {

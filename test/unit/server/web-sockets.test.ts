@@ -37,7 +37,7 @@ const talksOn: RunCommand = ({ stdout }, signal) => {
   return new Promise((resolve) => signal.addEventListener("abort", () => resolve(0)));
 };
 
-test("exec over WebSocket with a SPDY-only runtime: streams, half-close, exit code, close", async (t) => {
+test("exec over WebSocket works with a SPDY-only runtime: streams, half-close, exit code, close", async (t) => {
   await using runtime = await startSpdyRuntime(t, { run: answerAll });
   const client = await webSocketTo(runtime.server, everything, "v5.channel.k8s.io");
   assert.equal(client.ws.protocol, "v5.channel.k8s.io");
@@ -194,7 +194,7 @@ test("reports a broken connection on a SPDY client's error stream in its protoco
   }
 });
 
-test("exec over SPDY: streams, half-close, exit code in the client's protocol version", async (t) => {
+test("exec over SPDY works with a SPDY-only runtime: streams, half-close, exit code in the client's protocol version", async (t) => {
   await using runtime = await startSpdyRuntime(t, { run: answerAll });
   for (const version of ["v4.channel.k8s.io", "v3.channel.k8s.io"]) {
     const { response, socket } = await upgrade(runtime.server, everything, {

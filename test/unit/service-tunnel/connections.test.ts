@@ -59,9 +59,9 @@ test("connects a pod to an allowed destination", async (t) => {
 });
 
 for (const [why, line] of [
-  ["an address that is no pod's", "10.88.0.9 4000 10.96.0.1 443\n"],
+  ["an address that belongs to no pod", "10.88.0.9 4000 10.96.0.1 443\n"],
   ["a destination that is not allowed", "10.88.0.2 4000 127.0.0.1 22\n"],
-  ["half a line", "10.88.0.2 4000\n"],
+  ["a truncated header line", "10.88.0.2 4000\n"],
 ] as const)
   test(`refuses ${why}`, async (t) => {
     const { open, refused, dialled } = await setUp(t);

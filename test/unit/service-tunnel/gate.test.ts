@@ -29,16 +29,16 @@ for (const [why, protocol, from, to] of [
   ["a pod without a port", "tcp", "10.88.0.2", "10.96.0.1:443"],
   ["a pod's port in another form", "udp", "10.88.0.2:0x35", "10.96.0.10:53"],
   ["a pod's port with leading zeros", "udp", `10.88.0.2:${"0".repeat(1000)}53`, "10.96.0.10:53"],
-  ["graftlet's loopback, whatever the cluster says, TCP", "tcp", "10.88.0.2:4000", "127.0.0.1:80"],
-  ["graftlet's loopback, whatever the cluster says, UDP", "udp", "10.88.0.2:4000", "127.0.0.1:53"],
+  ["graftlet's loopback over TCP, even if it is a Service's address", "tcp", "10.88.0.2:4000", "127.0.0.1:80"],
+  ["graftlet's loopback over UDP, even if it is a Service's address", "udp", "10.88.0.2:4000", "127.0.0.1:53"],
   ["a link-local address", "tcp", "10.88.0.2:4000", "169.254.169.254:80"],
   ["a multicast address", "tcp", "10.88.0.2:4000", "224.0.0.1:80"],
-  ["no address", "tcp", "10.88.0.2:4000", "0.0.0.0:80"],
+  ["the unspecified address", "tcp", "10.88.0.2:4000", "0.0.0.0:80"],
   ["the broadcast address", "tcp", "10.88.0.2:4000", "255.255.255.255:80"],
 ] satisfies readonly (readonly [string, Protocol, string, string])[])
   test(`refuses ${why}`, () => assert.equal(aGate().admit(protocol, from, to), undefined));
 
-test("admits nothing before the first allow, and nothing that is no longer allowed", () => {
+test("admits nothing before destinations are set, and no destination that was removed", () => {
   assert.equal(createTunnelGate().admit("tcp", "10.88.0.2:4000", "10.96.0.1:443"), undefined);
   const gate = aGate();
   gate.allow({ pods: ["10.88.0.2"], tcp: [], udp: [] });

@@ -25,7 +25,7 @@ test("treats a pod's own address as local even if the cluster uses it, too", () 
   assert.equal(overlapText(routes, ["10.88.0.2"], ["10.88.0.2"]), undefined);
 });
 
-test("reports nothing without pods, or if each pod has a route of its own", () => {
+test("reports nothing without pods, or if each pod has its own route", () => {
   assert.equal(overlapText(routes, [], ["10.88.0.9"]), undefined);
   const single = `${head}\nveth1 0200580A 00000000 0005 0 0 0 FFFFFFFF 0 0 0\n`;
   assert.equal(overlapText(single, ["10.88.0.2"], ["10.88.0.9"]), undefined);

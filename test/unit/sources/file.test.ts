@@ -229,7 +229,7 @@ test("a file that was invalid for a while keeps its pod with the adopted UID", a
   assert.notDeepEqual(await uids(manifest("a", "other")), ["adopted"]);
 });
 
-test("of two files with the same pod the first keeps it; the other takes over when that is removed", async (t) => {
+test("the first of two files with the same pod keeps it; the other takes over when the first is removed", async (t) => {
   const { write, folder, change, sets } = await rig(t);
   await write("b.yaml", manifest("web"));
   await change();
@@ -242,7 +242,7 @@ test("of two files with the same pod the first keeps it; the other takes over wh
   assert.equal(sets.at(-1)?.[0]?.spec.containers[0]?.image, "other");
 });
 
-test("of two pods with the same UID the first keeps running, and the other's file is reported", async (t) => {
+test("the first of two pods with the same UID keeps running, and the other's file is reported", async (t) => {
   const { write, folder, change, period, sets, told } = await rig(t);
   const withUid = (name: string) => manifest(name).replace(`name: ${name}`, `name: ${name}, uid: u-1`);
   await write("b.yaml", withUid("web"));

@@ -43,7 +43,7 @@ test("adds new pods with their source and the time when they were first seen", (
   });
 });
 
-test("distinguishes kinds of changes", () => {
+test("emits updates, reconciliations and deletions by what changed in a pod", () => {
   const cases: readonly [string, Parameters<typeof pod>[1], string[]][] = [
     ["nothing", {}, []],
     ["spec", { spec: { activeDeadlineSeconds: 5 } }, ["UPDATE a"]],

@@ -150,62 +150,86 @@ test("sets host ports of pods on the host network", () => {
 });
 
 const refusals: readonly (readonly [what: string, text: string, sentence: RegExp])[] = [
-  ["nothing", " \n", /^it is empty/],
-  ["no YAML", "a: [b\nkind: Pod", /^it is not YAML: /],
-  ["half a file", web.slice(0, web.indexOf("spec")), /^spec: is missing/],
-  ["half a line", `${web}  restartPol`, /^it is not YAML: /],
-  ["text", "hello", /^it contains no object/],
-  ["a list", `- ${JSON.stringify(manifestObject(web))}`, /^it contains a list: put each pod in its own file/],
+  ["no content", " \n", /^it is empty/],
+  ["invalid YAML", "a: [b\nkind: Pod", /^it is not YAML: /],
+  ["only its first half", web.slice(0, web.indexOf("spec")), /^spec: is missing/],
+  ["a truncated last line", `${web}  restartPol`, /^it is not YAML: /],
+  ["text instead of an object", "hello", /^it contains no object/],
+  [
+    "a YAML list of pods",
+    `- ${JSON.stringify(manifestObject(web))}`,
+    /^it contains a list: put each pod in its own file/,
+  ],
   ["two documents", `${web}---\n${web}`, /^it contains several documents/],
   ["a List", "apiVersion: v1\nkind: List\nitems: []", /^it is a List: put each pod in its own file/],
   ["another kind", web.replace("Pod", "Deployment"), /^its kind is "Deployment": write kind: Pod$/],
-  ["another version", web.replace("v1", "v2"), /^its apiVersion is "v2"/],
-  ["a name twice in it", `${web}kind: Pod\n`, /^it is not YAML: Map keys must be unique/],
-  ["no name", web.replace("name: web,", ""), /^metadata.name: is missing/],
+  ["another apiVersion", web.replace("v1", "v2"), /^its apiVersion is "v2"/],
+  ["a duplicate key", `${web}kind: Pod\n`, /^it is not YAML: Map keys must be unique/],
+  ["no pod name", web.replace("name: web,", ""), /^metadata.name: is missing/],
   ["a name with a slash", web.replace("name: web", "name: a/b"), /^metadata.name: "a\/b-node-1" is not a valid name/],
-  ["a name that leads upward", web.replace("name: web", "name: .."), /^metadata.name: /],
-  ["a number for a name", web.replace("name: web", "name: 5"), /^metadata.name: is not a string: put it in quotes/],
+  ["a name that is a parent directory", web.replace("name: web", "name: .."), /^metadata.name: /],
+  ["a number as its name", web.replace("name: web", "name: 5"), /^metadata.name: is not a string: put it in quotes/],
   ["a namespace with a slash", web.replace("name: web", "name: web, namespace: ../../x"), /^metadata.namespace: /],
   [
     "a UID with a slash",
     web.replace("name: web", "name: web, uid: ../../etc"),
     /^metadata.uid: "..\/..\/etc" is not a valid UID/,
   ],
-  ["a UID of dots", web.replace("name: web", "name: web, uid: .."), /^metadata.uid: /],
-  ["a label that is no text", web.replace("app: web", "app: true"), /^metadata.labels\[app\]: expected a string/],
+  ["a UID that is a parent directory", web.replace("name: web", "name: web, uid: .."), /^metadata.uid: /],
+  ["a label that is not a string", web.replace("app: web", "app: true"), /^metadata.labels\[app\]: expected a string/],
   [
-    "a mirror pod",
+    "the annotation of a mirror pod",
     web.replace("labels", "annotations: {kubernetes.io/config.mirror: x}, labels"),
     /is reserved for mirror pods/,
   ],
   ["no containers", web.replace(/containers:[^]*/, "containers: []"), /^spec.containers: is empty/],
-  ["a text for a list", web.replace(/containers:[^]*/, "containers: c"), /^spec.containers: expected a list/],
-  ["two containers of a name", container("  - {name: c, image: i}\n"), /is already the name of another container/],
+  ["a string instead of a list", web.replace(/containers:[^]*/, "containers: c"), /^spec.containers: expected a list/],
+  [
+    "two containers of the same name",
+    container("  - {name: c, image: i}\n"),
+    /is already the name of another container/,
+  ],
   ["no image", web.replace("    image: nginx\n", ""), /^spec.containers\[0\].image: is missing/],
   ["a port of 70000", container("    ports: [{containerPort: 70000}]\n"), /ports\[0\].containerPort: write a number/],
-  ["a mount of nothing", container("    volumeMounts: [{name: v, mountPath: /v}]\n"), /there is no volume "v"/],
   [
-    "a subPath that leads out",
+    "a mount of a missing volume",
+    container("    volumeMounts: [{name: v, mountPath: /v}]\n"),
+    /there is no volume "v"/,
+  ],
+  [
+    "a subPath that leads out of its volume",
     container("    volumeMounts: [{name: v, mountPath: /v, subPath: ../x}]\n  volumes: [{name: v}]\n"),
     /leads out of the volume/,
   ],
-  ["a volume of two", container("  volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}]\n"), /has several sources/],
-  ["a probe of nothing", container("    livenessProbe: {}\n"), /livenessProbe: has no action/],
+  [
+    "a volume with two sources",
+    container("  volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}]\n"),
+    /has several sources/,
+  ],
+  ["a probe without an action", container("    livenessProbe: {}\n"), /livenessProbe: has no action/],
   [
     "a request above its limit",
     container("    resources: {limits: {cpu: 1}, requests: {cpu: 2}}\n"),
     /more than the limit/,
   ],
-  ["a secret", container("    envFrom: [{secretRef: {name: s}}]\n"), /^secret "s": a static pod may not use secrets/],
   [
-    "a config map",
+    "a reference to a Secret",
+    container("    envFrom: [{secretRef: {name: s}}]\n"),
+    /^secret "s": a static pod may not use secrets/,
+  ],
+  [
+    "a reference to a ConfigMap",
     container("  volumes: [{name: v, configMap: {name: m}}]\n"),
     /^config map "m": a static pod may not/,
   ],
   ["a service account", container("  serviceAccountName: sa\n"), /^spec.serviceAccountName: a static pod may not/],
-  ["a claim", container("  volumes: [{name: v, persistentVolumeClaim: {claimName: p}}]\n"), /persistentVolumeClaim/],
   [
-    "a token",
+    "a PersistentVolumeClaim",
+    container("  volumes: [{name: v, persistentVolumeClaim: {claimName: p}}]\n"),
+    /persistentVolumeClaim/,
+  ],
+  [
+    "a service account token",
     container("  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n"),
     /^spec.volumes\[0\].projected.serviceAccountToken/,
   ],
@@ -219,7 +243,7 @@ function bomb(): string {
 }
 
 for (const [what, text, sentence] of refusals) {
-  test(`refuses a manifest in one sentence: ${what}`, () => {
+  test(`refuses a manifest with ${what} in one sentence`, () => {
     assert.throws(
       () => read(text),
       (error: Error & { code?: string }) =>

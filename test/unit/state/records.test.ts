@@ -59,7 +59,7 @@ test("drops writes after the end of a record: status, private columns, container
   assert.deepEqual([status.reader.list(), own.list(), starts.reader.list()], [[], [], []]);
 });
 
-test("does not re-create a record by an observation from before its end, but by a later one", async () => {
+test("an observation from before the end of a record does not re-create it; a later one does", async () => {
   const { desired, podCache, see, clock, status } = rig();
   const before = clock.monotonic();
   desired.writer.set("a", pod("a"));

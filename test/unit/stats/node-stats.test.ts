@@ -16,7 +16,7 @@ interface Shown {
 const shown = (answer: object) => answer as Shown;
 const cpuOf = (of: Record<string, unknown> | undefined) => of?.["cpu"] as Record<string, number> | undefined;
 
-test("summary: the node, running pods and their containers, with usage and start time", async () => {
+test("summary: has the node, running pods and their containers, with usage and start time", async () => {
   const t = await rigged({
     "volumes/scratch": 3,
     "volumes/memory": 50,
@@ -234,7 +234,7 @@ test("omits network stats of hostNetwork pods, and terminated pods", async () =>
   );
 });
 
-test("/metrics/resource: the metrics that metrics-server reads, with timestamps", async () => {
+test("/metrics/resource: has the metrics that metrics-server reads, with timestamps", async () => {
   const t = await rigged();
   const families = parseExposition(await meanwhile(t, t.stats.resource(signal)));
   const at = t.clock.now();
@@ -269,7 +269,7 @@ test("answers with an error when usage cannot be measured, and logs the cause", 
   assert.match(t.logged(), /cannot measure/);
 });
 
-test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and containers", async () => {
+test("/metrics/cadvisor: has rows for the machine, for cgroups, pods, sandboxes and containers", async () => {
   const t = await rigged();
   t.files = { ...targetFiles(), "./kubepods/burstable/poduid-1/main/cpu.max": "50000 100000" };
   t.files["./cgroup.procs"] = "2\n3\n4";
@@ -337,7 +337,7 @@ test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and con
   assert.equal(families.get("container_pressure_io_waiting_seconds_total")?.samples[0]?.value, 2);
 });
 
-test("/metrics/cadvisor: the machine", async () => {
+test("/metrics/cadvisor: describes the machine", async () => {
   const t = await rigged();
   const families = parseExposition(await meanwhile(t, t.stats.cadvisor(signal)));
   const values = (name: string) => (families.get(`machine_${name}`)?.samples ?? []).map(({ value }) => value);

@@ -53,7 +53,7 @@ const onItsWay = (podIP?: string): PodStatus => ({
   ],
 });
 
-test("a status that only says the pod is starting is merged with the next, or written within a second", async () => {
+test("a status of a pod that is only starting is merged with the next status, or written within a second", async () => {
   const w = world();
   w.manager.set(aPod(), onItsWay());
   w.manager.set(aPod(), onItsWay("10.0.0.1"));
@@ -206,7 +206,7 @@ test("does not delete a mirror pod", async () => {
   await w.end();
 });
 
-test("leaves alone a pod re-created under the same name, or gone", async () => {
+test("does not write the status of a pod that was re-created under the same name or is gone", async () => {
   const replaced = world();
   replaced.server.pod = aPod({}, { uid: "uid-2" });
   replaced.manager.set(aPod(), { phase: "Running" });

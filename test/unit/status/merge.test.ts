@@ -232,7 +232,7 @@ test("statuses are compared independent of field order", () => {
   assert.ok(patched(container({}, { ready: false }), container({}, { ready: 0 })));
 });
 
-test("a pod whose containers are gone is terminated, and so are they", () => {
+test("a pod without containers in the runtime is terminated, and its containers are shown as terminated", () => {
   const lost = {
     exitCode: 137,
     reason: "ContainerStatusUnknown",

@@ -107,7 +107,7 @@ test("forwards 256 MiB in bounded memory", async () => {
   assert.ok(most < 32 * 1024 * 1024, `${most} bytes on their way`);
 });
 
-test("delivers what a side sent before it closed, even if it is written to afterwards", async () => {
+test("delivers data that a side sent before it closed, even if it is written to afterwards", async () => {
   const client = await pair();
   const bytes = 8 << 20;
   let left = bytes;

@@ -168,7 +168,7 @@ test("terminates a pod that disappeared from its source without an update", asyn
   assert.ok(calls.includes("terminating p"));
 });
 
-test("keeps a finished pod that is still wanted", async (t) => {
+test("keeps a finished pod that its source still has", async (t) => {
   const { advance, calls, world, workers, worker } = rig(t);
   world.wanted = [named("p")];
   workers.update({ ...named("p"), status: { phase: "Succeeded" } });
@@ -177,7 +177,7 @@ test("keeps a finished pod that is still wanted", async (t) => {
   assert.ok(!calls.includes("sweep p"));
 });
 
-test("leaves pods of sources that this node does not have, and only those", async (t) => {
+test("does not terminate an unknown pod of a source that this node does not have", async (t) => {
   const { advance, calls, world } = rig(t);
   Object.assign(world, { inRuntime: ["static"], annotations: { "kubernetes.io/config.source": "file" } });
   await advance(4_000);
@@ -191,7 +191,7 @@ for (const [restartPolicy, sweep] of [
   ["Always", "sweep p but containers"],
   ["Never", "sweep p"],
 ]) {
-  test(`forgets a finished pod that is to be restarted, with restartPolicy ${restartPolicy}, even before the API server has reported`, async (t) => {
+  test(`forgets a finished static pod that waits to start again, with restartPolicy ${restartPolicy}, even before the API server has reported`, async (t) => {
     const { advance, calls, world, workers, worker } = rig(t);
     world.seen = false;
     world.wanted = [aPod({ restartPolicy }, { uid: "p", name: "p" })];

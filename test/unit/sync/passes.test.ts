@@ -155,27 +155,27 @@ test("retries a pod after a second while the network is not ready, unless it use
 });
 
 const outcomes: readonly (readonly [string, SyncOutcome, number])[] = [
-  ["all went well: after the sync period", {}, 60_000],
-  ["something failed: after ten seconds", { error: new Error("x") }, 10_000],
+  ["after the sync period if the pass succeeds", {}, 60_000],
+  ["after ten seconds if the pass fails", { error: new Error("x") }, 10_000],
   [
-    "something failed after something was made: as soon as a relist would tell of that",
+    "after a second, like a relist, if the pass fails after creating something",
     { error: new Error("x"), made: { sandboxes: ["made"], containers: [] } },
     1_000,
   ],
   [
-    "only a crash loop is in the way: when its back-off ends",
+    "at the end of the back-off if only a crash loop delays the pod",
     { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) + 20_000 },
     20_000,
   ],
   [
-    "a back-off longer than a minute: after a minute",
+    "after a minute if the back-off is longer",
     { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) + 300_000 },
     60_000,
   ],
-  ["a back-off that has ended: at once", { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) - 1 }, 0],
+  ["at once if the back-off has ended", { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) - 1 }, 0],
 ];
 for (const [what, outcome, requeueAfterMs] of outcomes) {
-  test(`schedules the next pass when ${what}`, async () => {
+  test(`schedules the next pass ${what}`, async () => {
     const { world, passes } = rig();
     world.outcome = outcome;
     assert.equal((await passes.sync(aPod(), never)).requeueAfterMs, requeueAfterMs);
@@ -292,7 +292,7 @@ test("releases a terminated pod's volumes, objects, directories and cgroup befor
   assert.ok(!failing.calls.includes("terminated uid-1"));
 });
 
-test("inspects an uncached pod whose inspection failed before assuming that the runtime has nothing of it", async () => {
+test("inspects an uncached pod whose inspection failed before assuming that the runtime does not have it", async () => {
   const { calls, world, passes } = rig();
   world.unseen = true;
   await passes.sync(aPod(), never);

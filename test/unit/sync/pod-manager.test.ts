@@ -27,7 +27,7 @@ test("finds a static pod by name, and its mirror pod separately", () => {
   assert.deepEqual([manager.mirrorPods(), manager.mirrorPod("default", "p")], [[mirror], mirror]);
 });
 
-test("uses the mirror pod of the same version as a static pod's API copy, and any other pod itself", () => {
+test("uses the mirror pod of the same version as the API copy of a static pod, and every other pod as its own", () => {
   const { pods, manager, shown } = rig();
   const plain = aPod({}, { uid: "api", name: "plain" });
   manager.applyUpdate({ op: "ADD", source: "api", pods: [plain] });

@@ -74,7 +74,7 @@ const deleted = (graceSeconds: number): TestPod =>
 const untilAborted = (signal: AbortSignal) =>
   new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(abortError(signal)), { once: true }));
 
-describe("a pod worker", () => {
+describe("passes and phases of a pod worker", () => {
   it("uses only the latest of several versions that arrive during a pass", async () => {
     const gate = Promise.withResolvers<void>();
     const seen: string[] = [];

@@ -39,7 +39,7 @@ test("admits no pod while the runtime is down, which is no stall, and then all i
   assert.deepEqual(calls.slice(1), ["admit a beside old", "update a", "admit b beside old,a", "update b"]);
 });
 
-test("is stalled while one pod is admitted for too long, but not while many are admitted or at rest", async (t) => {
+test("the sync loop is stalled while one pod is admitted for too long, but not while many are admitted or at rest", async (t) => {
   const admissions: PromiseWithResolvers<undefined>[] = [];
   const { loop, clock, push, phases } = rig(t, () => {
     const admission = Promise.withResolvers<undefined>();

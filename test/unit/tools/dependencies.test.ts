@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 const root = join(import.meta.dirname, "..", "..", "..");
 
-test("each dependency is imported", () => {
+test("each dependency of package.json is imported by the code", () => {
   const { dependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
     dependencies: Record<string, string>;
   };

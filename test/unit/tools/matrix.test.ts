@@ -14,7 +14,7 @@ const asked: Asked = { only: "", provider: "", part: "test" };
 const further = integrationJobs({ ...asked, part: "more" });
 const run = new Set([...contractJobs(), ...integrationJobs(asked), ...further].map(({ name }) => name));
 
-test("has exactly the files of test/integration", () => {
+test("the matrix lists exactly the files of test/integration", () => {
   assert.deepEqual(Object.keys(integration).toSorted(), named("integration").toSorted());
   for (const name of [...Object.keys(slowContracts), ...waiting.contract])
     assert.ok(named("contract").includes(name), name);
@@ -30,7 +30,7 @@ test("runs each file with providers that it supports, with a reason", () => {
   }
 });
 
-test("make test and make test-more run the matrix and all contracts; ONLY, PROVIDER and ALL select what is supported", () => {
+test("make test and make test-more run the matrix and all contracts; ONLY, PROVIDER and ALL select supported combinations", () => {
   const rows = Object.values(integration).reduce((sum, { on, more = [] }) => sum + on.length + more.length, 0);
   assert.equal(run.size, named("contract").length + rows);
   const [first] = further;

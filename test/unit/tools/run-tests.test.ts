@@ -49,7 +49,7 @@ test("runs a passing file once", () => {
   assert.doesNotMatch(said, again);
 });
 
-test("prints start, end, duration and CPU time of every file, and the sum of the CPU time", () => {
+test("prints start, end, duration and CPU time of every file, and the total CPU time", () => {
   const { said } = runAll("passes", "passes");
   assert.match(said, /^==> start, end, seconds and CPU seconds of each; \d+ CPU seconds in all$/m);
   const rows = [...said.matchAll(/^ *([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) {2}\d\.test\.mjs$/gm)];

@@ -95,7 +95,7 @@ test("schemas have each version of a custom resource, with the API server's meta
   });
 });
 
-test("schemas are those of the API server that the tests and graftlet use", () => {
+test("schemas come from the API server version that the tests and graftlet use", () => {
   const versions = ["tools/schemas/go.mod", "test/cluster/tools/go.mod"].map((file) =>
     requiredVersion(readFileSync(join(root, file), "utf8"), "k8s.io/kubernetes"),
   );

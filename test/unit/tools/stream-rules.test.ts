@@ -14,30 +14,30 @@ const cases: Readonly<Record<string, { readonly source: string; readonly finds: 
       export function f(out: Writable) { out.write("x"); }`,
     finds: ["out"],
   },
-  "one whose callers all listen": {
+  "a parameter to which all callers add a listener": {
     source: `import { PassThrough, type Writable } from "node:stream";
       function f(out: Writable) { out.write("x"); }
       const stream = new PassThrough(); stream.on("error", ${noop}); f(stream);`,
     finds: [],
   },
-  "one of whose callers one does not listen": {
+  "a parameter to which one caller adds no listener": {
     source: `import { PassThrough, type Writable } from "node:stream";
       function f(out: Writable) { out.write("x"); }
       const heard = new PassThrough(); heard.on("error", ${noop}); f(heard);
       const unheard = new PassThrough(); f(unheard);`,
     finds: ["out", "unheard"],
   },
-  "a socket that is made and only read": {
+  "a new socket that is only read": {
     source: `import { connect } from "node:net";
       const socket = connect(1); socket.on("data", ${noop});`,
     finds: ["socket"],
   },
-  "a chain with a listener": {
+  "a chain of calls with a listener": {
     source: `import { connect } from "node:net";
       const socket = connect(1).setNoDelay(true).on("error", ${noop}); socket.write("x");`,
     finds: [],
   },
-  "a stream in a function that listens": {
+  "a stream that is passed to a function with a listener": {
     source: `import { connect, type Socket } from "node:net";
       function guard(socket: Socket) { socket.once("error", ${noop}); }
       const socket = connect(1); guard(socket); socket.end();`,
@@ -50,22 +50,22 @@ const cases: Readonly<Record<string, { readonly source: string; readonly finds: 
       const c = new PassThrough(); finished(c, ${noop}); c.write("x");`,
     finds: [],
   },
-  "a stream that is piped to": {
+  "the destination of a pipe": {
     source: `import { PassThrough } from "node:stream";
       export function f(from: PassThrough, to: PassThrough) { from.on("error", ${noop}); from.pipe(to); }`,
     finds: ["to"],
   },
-  "a child's input": {
+  "a child process's stdin": {
     source: `import { spawn } from "node:child_process";
       const child = spawn("x"); child.on("error", ${noop}); child.stdin.write("x");`,
     finds: ["child.stdin"],
   },
-  "a child's input with a listener, and the child itself": {
+  "a child process without a listener whose stdin has one": {
     source: `import { spawn } from "node:child_process";
       const child = spawn("x"); child.stdin.on("error", ${noop}); child.stdin.write("x");`,
     finds: ["child"],
   },
-  "what a function returns with a listener": {
+  "a stream that a function returns with a listener": {
     source: `import { connect } from "node:net";
       function dial() { const socket = connect(1); socket.on("error", ${noop}); return socket; }
       const socket = dial(); socket.write("x");`,
@@ -85,18 +85,18 @@ const cases: Readonly<Record<string, { readonly source: string; readonly finds: 
         send() { this.#socket.write("x"); } }`,
     finds: ["this.#socket"],
   },
-  "halves in a loop": {
+  "streams that get a listener in a loop": {
     source: `import type { Duplex } from "node:stream";
       export function f(from: Duplex, to: Duplex) { for (const half of new Set([from, to])) half.on("error", ${noop}); to.write("x"); }`,
     finds: [],
   },
-  "parts of an object": {
+  "a stream in a destructured object": {
     source: `import type { Duplex } from "node:stream";
       function f({ to }: { to: Duplex }) { to.write("x"); }
       export function g(stream: Duplex) { stream.on("error", ${noop}); f({ to: stream }); }`,
     finds: [],
   },
-  "a server": {
+  "a server without a listener": {
     source: `import { createServer } from "node:net";
       const server = createServer(); server.listen(1);`,
     finds: ["server"],
@@ -106,18 +106,18 @@ const cases: Readonly<Record<string, { readonly source: string; readonly finds: 
       const server = createServer(); server.on("error", ${noop});`,
     finds: ["createServer()"],
   },
-  "an HTTP server whose responses have one": {
+  "an HTTP server whose responses have a listener": {
     source: `import { type Server, createServer } from "node:http";
       declare function guardResponses<T extends Server>(server: T): T;
       const server = guardResponses(createServer((_request, response) => response.end("x"))); server.on("error", ${noop});`,
     finds: [],
   },
-  "emitters and digests of one's own": {
+  "event emitters and hashes, which are no streams": {
     source: `import { createHash } from "node:crypto"; import { EventEmitter } from "node:events";
       const news = new EventEmitter(); news.emit("news"); const hash = createHash("sha256"); hash.update("x");`,
     finds: [],
   },
-  "what is no stream": {
+  "objects with methods of the same names as a stream's": {
     source: `export function f(file: { write(text: string): void }, deferred: { end(): void }) { file.write("x"); deferred.end(); }`,
     finds: [],
   },
@@ -147,7 +147,7 @@ before(() => {
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 for (const [index, name] of names.entries())
-  test(`finds streams without a listener for errors: ${name}`, () => {
+  test(`the rule on streams without an error listener handles ${name}`, () => {
     const inFile = found.filter(({ file }) => file === `case-${index}.ts`);
     assert.deepEqual(
       [...new Set(inFile.map((one) => one.name))].toSorted(),

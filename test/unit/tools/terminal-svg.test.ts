@@ -32,7 +32,7 @@ test("shows a command's output long enough to be read", () => {
   assert.match(svg, /@keyframes s\{0\.00%\{transform:translateY\(-18px\)\}13\.04%\{transform:translateY\(-36px\)\}\}/);
 });
 
-test("shows the end at once to users who prefer reduced motion", () => {
+test("shows the final state at once to users who prefer reduced motion", () => {
   const svg = terminalSvg(
     [
       { at: 0, text: "a" },

@@ -130,7 +130,7 @@ test("a running pod keeps its allocations when it is admitted again", async (t) 
   assert.equal(plugin.calls.filter((call) => call.startsWith("Allocate")).length, 1);
 });
 
-test("an error of a manager affects only that manager; managers of whole pods are asked last", async (t) => {
+test("a failing manager does not stop the others; managers of whole pods are asked last", async (t) => {
   const { plugin, admit, measured } = await nodeWith(t, {});
   plugin.break("Allocate", "broken");
   assert.equal((await admit("pod", asking("main", "1", 1)))?.reason, "UnexpectedAdmissionError");
@@ -170,7 +170,7 @@ test("without alignment the managers are asked container by container, and commi
 /** A container without resources of its own. */
 const sharing = (name: string): Container => ({ name, image: "i" });
 
-test("a pod with pod-level resources gets its CPUs from one NUMA node, and its containers share those that none has alone", async (t) => {
+test("a pod with pod-level resources gets its CPUs from one NUMA node, and its containers share the ones that are not exclusive", async (t) => {
   const { admit, shares } = await nodeWith(t, { scope: "pod" }, { cpu: "4", memory: "4Gi" });
   assert.equal(await admit("p", asking("own", "1"), sharing("a"), sharing("b")), undefined);
   const expected = { "": "4-7", own: "4", a: "5-7", b: "5-7" };

@@ -64,7 +64,7 @@ function narrowest(list: HintList): NumaNodes | undefined {
     );
 }
 
-test("merging finds the same as a search of all combinations, in any order of the lists", () => {
+test("merging gives the same hint as a search of all combinations, in any order of the lists", () => {
   fc.assert(
     fc.property(anyLists, numa, fc.boolean(), (lists, machine, closest) => {
       const isBetter = closest ? isCloser(machine) : isNarrower;
@@ -90,7 +90,7 @@ test("lists every set of nodes once, smaller ones first", () => {
   );
 });
 
-test("merges the hints of eight nodes and four resources at once, although there are four billion combinations", () => {
+test("merges the hints of eight nodes and four resources quickly, despite four billion combinations", () => {
   const hints = [...nodeSets([0, 1, 2, 3, 4, 5, 6, 7])].map((nodes) => ({ nodes, preferred: false }));
   const lists = [hints, hints, hints, hints];
   assert.equal(shown(mergeHints(lists, numaNodes([0, 1, 2, 3, 4, 5, 6, 7]), isNarrower)), "0");

@@ -29,34 +29,39 @@ function merged(policy: AligningPolicy, providers: Providers, numa = four, prefe
 const cases: readonly (readonly [title: string, providers: Providers, bestEffort: string, single: string])[] = [
   ["no provider", [], "0123+", "any+"],
   ["a provider without hints", [{}], "0123+", "any+"],
-  ["a resource that does not care", [{ a: undefined }], "0123+", "any+"],
+  ["a resource without a preference", [{ a: undefined }], "0123+", "any+"],
   ["a resource that cannot be satisfied", [{ a: "" }], "0123", "any!"],
-  ["any node, preferred", [{ a: "any+" }], "0123+", "any+"],
-  ["any node, not preferred", [{ a: "any" }], "0123", "any!"],
-  ["the same node twice", [{ a: "1+" }, { b: "1+" }], "1+", "1+"],
-  ["one provider that does not care", [{}, { b: "1+" }], "1+", "1+"],
-  ["the only node that both have", [{ a: "0+ 1+" }, { b: "1+" }], "1+", "1+"],
-  ["the lowest of the nodes that both have", [{ a: "0+ 1+" }, { b: "0+ 1+" }], "0+", "0+"],
+  ["a preferred hint for any node", [{ a: "any+" }], "0123+", "any+"],
+  ["a hint for any node that is not preferred", [{ a: "any" }], "0123", "any!"],
+  ["the same node from two providers", [{ a: "1+" }, { b: "1+" }], "1+", "1+"],
+  ["one provider without a preference", [{}, { b: "1+" }], "1+", "1+"],
+  ["one node in common", [{ a: "0+ 1+" }, { b: "1+" }], "1+", "1+"],
+  ["several nodes in common, of which the lowest is chosen", [{ a: "0+ 1+" }, { b: "0+ 1+" }], "0+", "0+"],
   ["two resources of one provider", [{ a: "0+ 1+ 01", b: "0+ 01" }], "0+", "0+"],
   ["no node in common", [{ a: "0+" }, { b: "1+" }], "0123", "any!"],
   ["a hint that is not preferred", [{ a: "1+" }, { b: "1" }], "1", "any!"],
-  ["a wider hint, though preferred", [{ a: "0+" }, { b: "01+" }], "0", "any!"],
-  ["one of two with a hint that is not preferred", [{ a: "0+ 1+" }, { b: "01" }], "0", "any!"],
-  ["wide and preferred before narrow and not", [{ a: "0 1 01+" }, { b: "0+ 01+" }], "01+", "any!"],
+  ["a preferred hint that is wider than the other", [{ a: "0+" }, { b: "01+" }], "0", "any!"],
+  ["preferred single nodes and a wider hint that is not preferred", [{ a: "0+ 1+" }, { b: "01" }], "0", "any!"],
+  ["wide preferred hints and narrow ones that are not preferred", [{ a: "0 1 01+" }, { b: "0+ 01+" }], "01+", "any!"],
   ["several pairs of nodes", [{ a: "01+ 02+" }, { b: "01+ 02+" }], "01+", "any!"],
-  ["as many nodes as the most demanding needs", [{ a: "0123 01" }, { b: "03" }], "03", "any!"],
-  ["of equally many the lowest", [{ a: "0123 01" }, { b: "12 23" }], "12", "any!"],
-  ["and of several lists", [{ a: "0123 01" }, { b: "123 12 13 23" }], "12", "any!"],
+  ["as many nodes as the most demanding provider needs", [{ a: "0123 01" }, { b: "03" }], "03", "any!"],
+  ["several sets of equal size, of which the lowest is chosen", [{ a: "0123 01" }, { b: "12 23" }], "12", "any!"],
+  [
+    "several lists of sets, of which the lowest common one is chosen",
+    [{ a: "0123 01" }, { b: "123 12 13 23" }],
+    "12",
+    "any!",
+  ],
 ];
 
 for (const [title, providers, bestEffort, single] of cases)
-  test(`merges hints by policy: ${title}`, () => {
+  test(`each policy merges hints with ${title}`, () => {
     assert.equal(merged("best-effort", providers), bestEffort);
     assert.equal(merged("restricted", providers), bestEffort.endsWith("+") ? bestEffort : `${bestEffort}!`);
     assert.equal(merged("single-numa-node", providers), single);
   });
 
-test("on a machine with one NUMA node, single-numa-node admits what the node has, without an affinity", () => {
+test("on a machine with one NUMA node, single-numa-node admits pods that fit, without an affinity", () => {
   const one: NumaTopology = { ids: [0], distances: undefined };
   assert.equal(merged("single-numa-node", [{ cpu: "0+" }, { gpu: "0+" }], one), "any+");
   assert.equal(merged("single-numa-node", [{ cpu: "" }], one), "any!");

@@ -5,7 +5,7 @@ import { createIdRanges } from "../../../src/user-namespaces/id-ranges.ts";
 
 const unit = 65_536;
 
-test("records a range that a pod has, and rejects one that is not available", () => {
+test("records the range of an existing pod, and rejects a range that is not available", () => {
   const ranges = createIdRanges({ first: 2 * unit, length: 4 * unit }, unit, () => 0);
   ranges.record("a", { first: 3 * unit, length: unit });
   ranges.record("a", { first: 3 * unit, length: unit });

@@ -40,7 +40,7 @@ async function machineWith(programs: Readonly<Record<string, string>>) {
 
 const refuse = 'echo "not permitted" >&2; exit 1';
 
-test("uses a file system that refuses chown as it is, with one log line", async () => {
+test("uses a file system that refuses chown unchanged, with one log line", async () => {
   await using machine = await machineWith({ chown: refuse, chmod: refuse });
   const tree = join(machine.directory, "tree");
   await mkdir(join(tree, "sub"), { recursive: true });

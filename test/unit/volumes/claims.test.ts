@@ -182,17 +182,17 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
     'MountVolume.NodeAffinity check failed for volume "pv-data" : no matching NodeSelectorTerms',
   ],
   [
-    "a missing path",
+    "a missing local path",
     { local: { path: "/disks/none" } },
     'MountVolume.NewMounter initialization failed for volume "pv-data" : path "/disks/none" does not exist',
   ],
   [
-    "a file",
+    "a local path that is a file",
     { local: { path: "/disks/one/precious" } },
     'MountVolume.NewMounter initialization failed for volume "pv-data" : only directory and block device are supported',
   ],
   [
-    "a path with '..'",
+    "a local path with '..'",
     { local: { path: "/disks/one/../one" } },
     "MountVolume.SetUp failed for volume \"pv-data\" : invalid path: /disks/one/../one must not contain '..'",
   ],
@@ -203,7 +203,7 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
   ],
 ];
 for (const [what, spec, why] of unfit)
-  test(`rejects a claim on ${what} in the kubelet's words`, async () => {
+  test(`rejects a claim with ${what} in the kubelet's words`, async () => {
     assert.equal(await refused(bound(spec)), why);
   });
 
@@ -213,7 +213,7 @@ const withDevice = podWith([data], {
 });
 
 const noDevice: readonly (readonly [what: string, spec: PersistentVolume["spec"], why: string])[] = [
-  ["files", {}, unable("volume v has volumeMode Filesystem, but is specified in volumeDevices")],
+  ["a filesystem volume", {}, unable("volume v has volumeMode Filesystem, but is specified in volumeDevices")],
   [
     "a directory",
     { volumeMode: "Block" },

@@ -28,7 +28,7 @@ test("an inline volume of an uninstalled driver fails because the driver is not 
   );
 });
 
-test("with SELinux, marks file systems without label support", async () => {
+test("with SELinux, marks volumes whose file system has no labels", async () => {
   const plain = bound();
   const stage = plain.start();
   await stage.mount(podWith([data]), never);

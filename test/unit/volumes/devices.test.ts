@@ -117,7 +117,7 @@ test("after a restart, finds existing mappings: no second bind mount, loop devic
   assert.deepEqual(bench.inUse, []);
 });
 
-test("binds the device to an existing file, and leaves anything else in its place alone", async () => {
+test("binds the device to an existing file, and keeps anything else that exists at its path", async () => {
   const bench = await bound();
   bench.host.files.put(`${all}/pv/uid-1`);
   const stage = bench.start();
@@ -202,7 +202,7 @@ for (const [what, break_, why] of [
     "exit status 1: losetup: cannot find an unused loop device",
   ],
 ] as const)
-  test(`reports a target with ${what}`, async () => {
+  test(`reports why a device cannot be mapped on a target with ${what}`, async () => {
     const bench = await bound();
     break_(bench);
     const file = `${all}/pv/uid-1`;

@@ -46,7 +46,8 @@ const verdicts: readonly (readonly [what: string, claim: PersistentVolumeClaim, 
   ],
 ];
 for (const [what, claim, verdict] of verdicts)
-  test(`a claim that ${what}: ${verdict}`, () => assert.equal(decideExpansion(claim, "2Gi"), verdict));
+  test(`the decision for a claim that ${what} is "${verdict}"`, () =>
+    assert.equal(decideExpansion(claim, "2Gi"), verdict));
 
 test("expansion of a shared claim without required node expansion ends with the controller's part", () => {
   const claim = claimOf({ capacity: { storage: "2Gi" } }, { accessModes: ["ReadWriteMany"] });
@@ -257,7 +258,7 @@ test("resumes after a restart between the driver's response and the claim's patc
   assert.deepEqual([status?.capacity, status?.allocatedResourceStatuses], [{ storage: "2Gi" }, {}]);
 });
 
-test("follows an expansion of a shared volume by another node", async () => {
+test("notices the expansion of a shared volume by another node", async () => {
   const bench = bound({ accessModes: ["ReadWriteMany"] });
   bench.claims.set("data", claimOf({}, { accessModes: ["ReadWriteMany"] }));
   const { pass } = await started(bench);

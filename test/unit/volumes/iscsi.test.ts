@@ -113,7 +113,7 @@ test("logs in with CHAP, formats and mounts the disk once, binds it for the pod;
   assert.deepEqual([bench.inUse, bench.events], [[], []]);
 });
 
-test("mounts a disk with the pod's SELinux label, once more for a pod with another one, and keeps it across a restart", async () => {
+test("mounts a disk with the pod's SELinux label, again for a pod with another label, and keeps the mounts across a restart", async () => {
   const bench = bound({ accessModes: ["ReadWriteOncePod"] });
   const { host } = bench;
   installSelinux(bench);
@@ -189,7 +189,7 @@ test("stays logged in while the node has another disk of the target, and removes
   assert.deepEqual(await left(bench), nothing);
 });
 
-test("reports a rejected password in the kubelet's words, without it, and leaves nothing behind", async () => {
+test("reports a rejected password in the kubelet's words without the password, and leaves nothing behind", async () => {
   const bench = iscsiBench(attachedName());
   bench.initiator.password = "right";
   bench.setSecret("chap", { "node.session.auth.username": "me", "node.session.auth.password": "wrong password" });
@@ -203,7 +203,7 @@ test("reports a rejected password in the kubelet's words, without it, and leaves
   assert.deepEqual(await left(bench), nothing);
 });
 
-test("no error contains a value of the secret, even if iscsiadm prints it or takes too long", async () => {
+test("errors contain no value of the secret, even if iscsiadm prints it or takes too long", async () => {
   for (const outcome of ["refuses", "hangs"] as const) {
     const bench = iscsiBench(attachedName());
     bench.setSecret("chap", { "node.session.auth.password": "the password" });

@@ -6,7 +6,7 @@ import { otherMountsOf } from "../../../src/volumes/persistent/local-staging.ts"
 const table = (...lines: readonly string[]) =>
   parseMounts(lines.map((line, index) => `${index + 20} 1 ${line} rw - ext4 /dev/x rw`).join("\n"));
 
-test("finds other mounts of exactly one directory, wherever its file system is mounted", () => {
+test("finds other mounts of the same directory, but not of directories above or below it", () => {
   const mounts = table(
     "8:1 / /",
     "8:2 / /disks",

@@ -170,7 +170,7 @@ for (const [what, place] of [
   ["the directory of a plugin", `${rootDir}/pods/uid-1/volumes/kubernetes.io~csi`],
   ["the directory of all volumes", `${rootDir}/pods/uid-1/volumes`],
 ] as const)
-  test(`removes a symbolic link in place of ${what} at the pod's end, without its target`, async () => {
+  test(`removes a symbolic link in place of ${what} at the pod's end, but not its target`, async () => {
     const bench = bound();
     const { host } = bench;
     const stage = bench.start();

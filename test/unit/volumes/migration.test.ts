@@ -122,7 +122,7 @@ test("a volume's zones become the driver's topology, from its affinity or its la
   ]);
 });
 
-test("a disk of GCE names its zone, or its region, and has one access mode", () => {
+test("a GCE persistent disk gets a handle with its zone or region, and one access mode", () => {
   const gcePersistentDisk = { pdName: "d" };
   const inZones = (zones: string) => ({ labels: { "topology.kubernetes.io/zone": zones } });
   const project = "projects/UNSPECIFIED";
@@ -137,7 +137,7 @@ test("a disk of GCE names its zone, or its region, and has one access mode", () 
   assert.deepEqual(modesOf("ReadOnlyMany", "ReadWriteOnce"), ["ReadWriteOnce"]);
 });
 
-test("a pod's own volume is named after its driver and volume", () => {
+test("a volume in a pod's spec gets the kubelet's name, handle and access mode", () => {
   const shown = (volume: PersistentVolume) => [
     volume.metadata.name,
     volume.spec?.csi?.volumeHandle,

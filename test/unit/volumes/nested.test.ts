@@ -25,7 +25,7 @@ test("returns the outermost mount points inside a volume, without duplicates", (
   assert.deepEqual(nestedIn(["v", "/dir/"], ["v", "/dir/again"]), ["again"]);
 });
 
-test("considers init containers, and each container separately", () => {
+test("considers the mounts of init containers, and of each container separately", () => {
   const mountsOf = (...paths: readonly (readonly [string, string])[]) =>
     paths.map(([name, mountPath]) => ({ name, mountPath }));
   const pod = aPod({

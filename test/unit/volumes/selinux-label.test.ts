@@ -17,7 +17,7 @@ test("a file's label has the requested user and level, and the policy's role and
   assert.equal(label(all), "staff_u:object_r:container_file_t:s0");
 });
 
-test("without a level its categories are random, and without options there is no label", () => {
+test("a label has random categories without a level, and there is no label without options", () => {
   assert.equal(label({ type: "spc_t" }), "system_u:object_r:container_file_t:s0:c7,c9");
   assert.equal(label({}), "");
   assert.equal(label({ user: "" }), "");
@@ -31,7 +31,7 @@ test("a random level has two different categories in ascending order", () => {
   assert.equal(drawn(0.5, 0.1), "s0:c102,c512");
 });
 
-test("a policy without levels, without labels or with an invalid label", () => {
+test("uses a policy without levels or process label, and rejects one with an invalid label", () => {
   const plain = { process: "u:r:t", file: "u:object_r:f" };
   assert.equal(label({ type: "x" }, plain), "u:object_r:f");
   assert.equal(label({ level: "s0" }, plain), "u:object_r:f:s0");
@@ -53,7 +53,7 @@ test("reads the labels of the policy in use, or those of a container runtime's p
   assert.deepEqual(await readContainerLabels(fs, never), { process: "p:p:p", file: "f:f:f" });
 });
 
-test("options are those of the containers that mount the volume; a container's own replace the pod's", () => {
+test("takes options from the containers that mount the volume; a container's options replace the pod's", () => {
   const mounting = (name: string, more = {}) =>
     aContainer(name, { volumeMounts: [{ name: "v", mountPath: "/v" }], ...more });
   const pod = aPod({

@@ -40,7 +40,7 @@ async function failure(bench: Bench, stage: ReturnType<Bench["start"]>, pod: Ret
   return mounting;
 }
 
-test("a ReadWriteOncePod volume is staged and published with the pod's label, saved beside it, and is not relabelled", async () => {
+test("a ReadWriteOncePod volume is staged and published with the pod's label, which is saved next to it, and is not relabelled", async () => {
   const bench = labelled({ accessModes: ["ReadWriteOncePod"], mountOptions: ["noatime"] });
   const stage = bench.start();
   await stage.mount(withLevel("s0:c1,c2"), never);
@@ -50,7 +50,7 @@ test("a ReadWriteOncePod volume is staged and published with the pod's label, sa
   assert.equal(stage.mounted("uid-1").get("v")?.unlabelled, true);
 });
 
-test("no label without SELinux, support of the driver, seLinuxOptions, that access mode, or with policy Recursive", async () => {
+test("mounts a volume without a label if the target, the driver, the pod or the access mode does not support it, or with policy Recursive", async () => {
   const plain = bound({ accessModes: ["ReadWriteOncePod"] });
   plain.storage.objects.set("d", { metadata: { name: "d" }, spec: { attachRequired: false, seLinuxMount: true } });
   const unsupported = labelled();
@@ -70,14 +70,14 @@ test("no label without SELinux, support of the driver, seLinuxOptions, that acce
   }
 });
 
-test("with SELinuxMount volumes of all access modes are mounted with a label, also with policy MountOption", async () => {
+test("with feature gate SELinuxMount, volumes of all access modes are mounted with a label, also with policy MountOption", async () => {
   const bench = labelled({ accessModes: ["ReadWriteMany"] });
   bench.mountsAllModes = true;
   await bench.start().mount(withLevel("s0:c1", "uid-1", "MountOption"), never);
   assert.deepEqual(flags(bench)[0], [`context="${label("c1")}"`]);
 });
 
-test("containers with different labels cannot share such a volume; with another access mode it is only counted", async () => {
+test("containers with different labels cannot share a ReadWriteOncePod volume; with another access mode the conflict is only counted", async () => {
   const volumeMounts = [{ name: "v", mountPath: "/v" }];
   const containers = ["s0:c2", "s0:c1"].map((level, index) =>
     aContainer(`c${index}`, { volumeMounts, securityContext: { seLinuxOptions: { level } } }),
@@ -99,7 +99,7 @@ test("containers with different labels cannot share such a volume; with another 
   assert.deepEqual([once.measured, flags(once)], [["containers differ false RWO"], [[], []]]);
 });
 
-test("a pod with another label waits for the end of the first one, and then has the volume staged anew", async () => {
+test("a pod with another label waits for the end of the first pod, and then gets the volume staged again", async () => {
   const bench = labelled();
   const stage = bench.start();
   await stage.mount(withLevel("s0:c1"), never);
@@ -154,7 +154,7 @@ test("a volume that stayed staged with another label is unstaged first", async (
   assert.equal(await saved(bench, staged), label("c2"));
 });
 
-test("while another pod still has such a volume, a pod waits for its unmount", async () => {
+test("after a restart, a pod with another label waits until the volume of the first pod is unmounted", async () => {
   const bench = labelled();
   await bench.start().mount(withLevel("s0:c1"), never);
   const next = bench.start();

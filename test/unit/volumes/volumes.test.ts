@@ -354,7 +354,7 @@ test("an unresponsive API server delays a sync for 2m3s, and not all later ones"
   await first;
 });
 
-test("skips the search for leftovers of new pods, but not after a restart or a failure", async () => {
+test("skips the search for leftover mounts of new pods, but not after a restart or a failure", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "1" });
   const looks: string[] = [];

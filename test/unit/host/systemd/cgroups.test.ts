@@ -67,7 +67,7 @@ test("sets limits of a running slice; does not restart existing ones", async () 
   assert.deepEqual(t.systemd.connections(), 1);
 });
 
-test("removal stops the slice and deletes what systemd left; a missing slice is a success", async () => {
+test("removal stops the slice and deletes the directories that systemd left; a missing slice is a success", async () => {
   await using t = await start();
   await t.cgroups.create(pod, limits, never);
   await t.host.fs.apply([{ kind: "remove", path: `/sys/fs/cgroup${pod}`, recursive: true }]);
@@ -140,7 +140,7 @@ test("closes an idle connection; rejects calls in flight when it is lost, and re
 });
 
 for (const refusal of [{ denies: true }, { rejects: true }])
-  test(`falls back to the relay permanently when the login is denied (${JSON.stringify(refusal)})`, async () => {
+  test(`falls back to the relay permanently when the bus ${Object.keys(refusal).join()} the login`, async () => {
     await using t = await start(refusal);
     t.host.program("systemd-stdio-bridge", (_args, { stdin, stdout, killed }) => {
       const [near, far] = duplexPair();

@@ -15,7 +15,7 @@ const told = (limits: CgroupLimits, cgroups: 1 | 2, systemd: number) =>
   ]);
 
 // Output of opencontainers/cgroups v0.0.6 for the kubelet's resources.
-describe("converts limits to slice properties", () => {
+describe("conversion of limits to slice properties", () => {
   const all = {
     memoryBytes: 1 << 26,
     cpuShares: 512,
@@ -32,7 +32,7 @@ describe("converts limits to slice properties", () => {
     told: unknown,
   ])[] = [
     [
-      "version 1",
+      "all limits for cgroup v1",
       all,
       1,
       252,
@@ -46,7 +46,7 @@ describe("converts limits to slice properties", () => {
       ],
     ],
     [
-      "version 2",
+      "all limits for cgroup v2",
       all,
       2,
       255,
@@ -60,7 +60,7 @@ describe("converts limits to slice properties", () => {
       ],
     ],
     [
-      "systemd 243 knows a quota's period, but no CPUs",
+      "a quota's period, but no CPUs, for systemd 243",
       { cpuPeriodUs: 100_000, cpuQuotaUs: 50_000, cpus: "0" },
       1,
       243,
@@ -70,17 +70,17 @@ describe("converts limits to slice properties", () => {
       ],
     ],
     [
-      "systemd 241 knows neither",
+      "neither a quota's period nor CPUs for systemd 241",
       { cpuPeriodUs: 50_000, cpuQuotaUs: 50_000, cpus: "0" },
       2,
       241,
       [["CPUQuotaPerSecUSec", "t", 1_000_000n]],
     ],
     ["a quota without a period", { cpuQuotaUs: 25_000 }, 2, 252, [["CPUQuotaPerSecUSec", "t", 250_000n]]],
-    ["part of a percent is rounded up", { cpuQuotaUs: 12_500 }, 2, 252, [["CPUQuotaPerSecUSec", "t", 130_000n]]],
-    ["no quota", { cpuQuotaUs: -1 }, 1, 252, [["CPUQuotaPerSecUSec", "t", infinity]]],
+    ["a quota of 12.5% to one of 13%", { cpuQuotaUs: 12_500 }, 2, 252, [["CPUQuotaPerSecUSec", "t", 130_000n]]],
+    ["a quota of -1 to no quota", { cpuQuotaUs: -1 }, 1, 252, [["CPUQuotaPerSecUSec", "t", infinity]]],
     [
-      "a period alone lifts the quota",
+      "a period without a quota to no quota",
       { cpuPeriodUs: 100_000 },
       1,
       252,
@@ -89,14 +89,14 @@ describe("converts limits to slice properties", () => {
         ["CPUQuotaPerSecUSec", "t", infinity],
       ],
     ],
-    ["no task at all is one", { pids: 0 }, 2, 252, [["TasksMax", "t", 1n]]],
-    ["no limit of tasks", { pids: -1 }, 2, 252, [["TasksMax", "t", infinity]]],
-    ["no limit of memory", { memoryBytes: -1 }, 2, 252, [["MemoryMax", "t", infinity]]],
-    ["huge pages are files'", { hugepages: { "2MB": 0 } }, 2, 252, []],
-    ["nothing", {}, 1, 252, []],
+    ["a limit of 0 tasks to 1 task", { pids: 0 }, 2, 252, [["TasksMax", "t", 1n]]],
+    ["a limit of -1 tasks to no limit", { pids: -1 }, 2, 252, [["TasksMax", "t", infinity]]],
+    ["a memory limit of -1 to no limit", { memoryBytes: -1 }, 2, 252, [["MemoryMax", "t", infinity]]],
+    ["a limit on huge pages to nothing, as it is set in the cgroup's files", { hugepages: { "2MB": 0 } }, 2, 252, []],
+    ["no limits to no properties", {}, 1, 252, []],
   ];
   for (const [of, limits, cgroups, systemd, expected] of cases)
-    it(of, () => assert.deepEqual(told(limits, cgroups, systemd), expected));
+    it(`converts ${of}`, () => assert.deepEqual(told(limits, cgroups, systemd), expected));
 
   it("rounds the quota in files as systemd does", () => {
     const quota = (cpuQuotaUs: number, cpuPeriodUs?: number) =>

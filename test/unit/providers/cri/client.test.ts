@@ -153,7 +153,7 @@ test("an operation unknown to the server is unimplemented", async () => {
   await assert.rejects(rig.channel.call(version, request, never), { code: "unimplemented" });
 });
 
-test("a call ends at its deadline or signal, and not earlier without a limit", async () => {
+test("a call ends at the default deadline, at its own, or when its signal aborts, and may have no deadline", async () => {
   await using rig = socketRig(50);
   const ended: Promise<unknown>[] = [];
   let arrived = Promise.withResolvers<void>();

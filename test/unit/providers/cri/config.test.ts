@@ -45,7 +45,7 @@ const wrong: readonly (readonly [unknown, RegExp])[] = [
   [["endpoint"], /not a map of fields/],
 ];
 for (const [config, message] of wrong) {
-  test(`rejected with one sentence: ${JSON.stringify(config)}`, () => {
+  test(`rejects the configuration ${JSON.stringify(config)} with one sentence`, () => {
     assert.throws(() => readCriConfig(config, defaults), { code: "invalid_argument", message });
   });
 }

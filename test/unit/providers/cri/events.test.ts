@@ -115,7 +115,7 @@ test("falls back to containerd's event service, and logs a missing source once",
   assert.deepEqual(logged, [{ source: "CRI GetContainerEvents" }]);
 });
 
-test("a stream without events yields listening and ends with its signal", async () => {
+test("a stream without events yields listening and ends when its signal aborts", async () => {
   await using rig = socketRig();
   await rig.serve((server) =>
     server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }),

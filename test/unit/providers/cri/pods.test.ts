@@ -4,7 +4,7 @@ import type { GrpcChannel } from "../../../../providers/cri/client.ts";
 import { criContainers } from "../../../../providers/cri/pods.ts";
 import { never } from "../../../fakes/signals.ts";
 
-test("a checkpoint gets the requested time, at least an ordinary call's", async () => {
+test("a checkpoint gets the requested timeout, but at least that of an ordinary call", async () => {
   const asked: unknown[] = [];
   const call = async (_method: unknown, request: unknown, _signal: unknown, patienceMs: number) =>
     void asked.push([request, patienceMs]);

@@ -48,7 +48,7 @@ test("splits the URL into path, Host header and address; unspecified addresses m
   server.close();
 });
 
-test("dials https endpoints with TLS and accepts any certificate", async () => {
+test("connects to https endpoints with TLS and accepts any certificate", async () => {
   const server = createTlsServer(selfSigned("runtime"), (socket) => socket.end("secret"));
   const { dial } = hostOf(await listening(server));
   const connection = await parseStreamUrl("https://127.0.0.1:1/exec/T", { dial }).dial(patience());

@@ -11,7 +11,7 @@ test("defaults to Docker's socket and a network named after the node", () => {
   });
 });
 
-test("accepts every field as given", () => {
+test("reads every field of the configuration", () => {
   assert.deepEqual(
     readDockerConfig(
       {
@@ -46,6 +46,6 @@ const wrong: readonly [config: unknown, sentence: RegExp][] = [
   [{ sandboxImage: "-x" }, /^providerConfig\.sandboxImage is "-x", not the name of an image/],
 ];
 for (const [config, message] of wrong) {
-  test(`rejected with one sentence: ${JSON.stringify(config)}`, () =>
+  test(`rejects the configuration ${JSON.stringify(config)} with one sentence`, () =>
     assert.throws(() => readDockerConfig(config, "n"), { code: "invalid_argument", message }));
 }

@@ -20,7 +20,7 @@ test("applies defaults to a minimal configuration", () => {
   });
 });
 
-test("reads the reverse setting", () => {
+test("reads the settings of a reverse tunnel", () => {
   const reverse = { port: 2222, hostKeyFile: "/l", authorizedKeysFile: "/a" };
   assert.deepEqual(readSshConfig({ ...least, reverse }).reverse, { address: "0.0.0.0", ...reverse });
   const refused = (given: object, message: RegExp) =>

@@ -94,7 +94,7 @@ test("reports a peer that is not a Docker Engine", async () => {
   });
 });
 
-test("a missing daemon is unavailable and used as soon as it exists; its version is negotiated anew", async () => {
+test("a missing daemon is unavailable and used as soon as it exists; its version is negotiated again", async () => {
   let api = "1.41";
   const { docker, asked, listen } = await engineThat((path) =>
     path === "/version" ? { status: 200, body: { ApiVersion: api, Version: "x" } } : { status: 200, body: [] },

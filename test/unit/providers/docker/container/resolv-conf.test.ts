@@ -54,7 +54,7 @@ test("logs a file without write access instead of failing", async () => {
   assert.equal(lines.length, 1);
 });
 
-test("throws other failures", async () => {
+test("throws any failure other than missing write access", async () => {
   const { parts } = await withFile("nameserver 127.0.0.11\n", new CodedError("resource_exhausted", "disk full"));
   await assert.rejects(ensureResolvConf(parts, sandbox, dns, signal), { code: "resource_exhausted" });
 });

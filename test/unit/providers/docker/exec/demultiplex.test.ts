@@ -30,7 +30,7 @@ for (const size of [1, 7, 8, 9, 64, 10_000]) {
   });
 }
 
-test("each frame has one last piece, even an empty frame", () => {
+test("marks the last piece of each frame, even of an empty frame", () => {
   const frames = createFrames();
   const pieces = cut(Buffer.concat([frame(1, ""), frame(2, "abcdef")]), 11).flatMap((block) => [...frames(block)]);
   assert.deepEqual(

@@ -130,7 +130,7 @@ test("the image filesystem is the daemon's directory, with the usage of all laye
   assert.equal(engine.calls.filter(({ path }) => path === "/system/df").length, 1);
 });
 
-test("with containerd's image store, the image filesystem is that of containerd's directory, known from a sandbox", async () => {
+test("with containerd's image store, the image filesystem is containerd's directory, which is known from a sandbox", async () => {
   const layers = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
   const sandbox = {
     Id: "s1",

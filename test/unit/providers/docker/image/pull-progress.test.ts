@@ -21,7 +21,7 @@ test("sums up a pull's bytes and layers", () => {
   assert.deepEqual(progress(), { bytes: 150, totalBytes: 150, layers: 3, layersDone: 3 });
 });
 
-test("is idle while a layer is unpacked, or all layers wait for other pulls", () => {
+test("a pull is idle while a layer is unpacked, or all layers wait for other pulls", () => {
   const { add, idle } = createPullTracker();
   assert.equal(idle(), false);
   add({ status: "Waiting", id: "a" });
@@ -42,7 +42,7 @@ test("tracks at most 1,000 layers, however many are reported", () => {
   assert.equal(progress().layers, 1_000);
 });
 
-test("is idle once all layers are fetched, even if no unpacking is reported", () => {
+test("a pull is idle once all layers are fetched, even if no unpacking is reported", () => {
   const { add, idle } = createPullTracker();
   add({ status: "Already exists", id: "a" });
   add({ status: "Downloading", id: "b", progressDetail: { current: 1, total: 2 } });

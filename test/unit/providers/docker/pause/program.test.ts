@@ -59,7 +59,7 @@ test("the program for this machine waits, and exits with 0 on a signal", { skip 
   }
 });
 
-test("tar can read its archive", () => {
+test("tar can read the archive with the pause program", () => {
   const data = Buffer.alloc(700, "x");
   const archive = tarOfProgram("pause", data);
   assert.equal(archive.length % 512, 0);

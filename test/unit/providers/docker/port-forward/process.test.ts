@@ -71,7 +71,7 @@ for (const [words, message] of [
   ["nsenter: cannot open /proc/1/ns/net: No such file or directory\n", "no such file or directory"],
   ["", "the relay ended"],
 ] as const) {
-  test(`a relay that ends before that reports the reason: ${message}`, async () => {
+  test(`a relay that ends before it is connected fails the call with the reason: ${message}`, async () => {
     const { started, stderr, kills } = start();
     stderr.end(words);
     await assert.rejects(started, { code: "unavailable", message });

@@ -18,10 +18,10 @@ async function foundWith(t: TestContext, relays: string): Promise<string> {
   return (await promisify(execFile)("sh", ["-c", findProgramScript()], { env })).stdout.trim();
 }
 
-test("chooses a socat that passes on the end of the server's data", async (t) => {
+test("accepts a socat that forwards the end of the server's data", async (t) => {
   assert.equal(await foundWith(t, "exec >/dev/null; cat >/dev/null"), "socat");
 });
 
-test("rejects a socat that does not pass it on, or cannot be run this way", async (t) => {
+test("rejects a socat that does not forward the end of the server's data", async (t) => {
   assert.equal(await foundWith(t, "cat"), "perl");
 });

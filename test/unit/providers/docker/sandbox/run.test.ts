@@ -105,7 +105,7 @@ test("looks a missing image up again, and creates the sandbox from the available
   assert.match(sandboxes.get(name) ?? "", /"Image":"pause:2"/);
 });
 
-test("throws any other not_found, without a retry", async () => {
+test("throws a not_found that is neither the network nor the image, without a retry", async () => {
   let starts = 0;
   const { engine, deps } = await daemonWith(() => {
     starts += 1;

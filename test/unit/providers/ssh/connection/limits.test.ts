@@ -97,7 +97,7 @@ test("a target whose pods open more channels than are read per second is delayed
   assert.ok(seconds > 1.9, `${seconds} s`);
 });
 
-test("refusing a channel stays cheap beside two thousand open ones", { timeout: 60_000 }, async (t) => {
+test("refusing a channel stays cheap while two thousand others are open", { timeout: 60_000 }, async (t) => {
   const { connection } = await connected(t);
   const { channels } = peerOf(connection.client) as unknown as { readonly channels: PeerChannels & { add(): number } };
   for (let open = 0; open < 2_048; open += 1) channels.add();
@@ -107,7 +107,7 @@ test("refusing a channel stays cheap beside two thousand open ones", { timeout: 
   assert.ok(user + system < 1_000_000, `${(user + system) / 1000} ms`);
 });
 
-test("a target that opens many channels which graftlet does not expect loses its link", {
+test("a target that opens many unexpected channels loses its link", {
   timeout: 60_000,
 }, async (t) => {
   const { connection, there } = await connected(t);

@@ -175,7 +175,7 @@ test("opens at most three connections, and stays up if another one cannot be ope
   await link[Symbol.asyncDispose]();
 });
 
-test("is up once the target has passed the check: callers wait for it, and a failed check is the reason for being down", async () => {
+test("the link is up once the target has passed the check: callers wait for the check, and its failure is the reason of the down state", async () => {
   const verdicts: PromiseWithResolvers<void>[] = [];
   const { link, connect, clock } = target(async () => {
     const verdict = Promise.withResolvers<void>();

@@ -53,7 +53,7 @@ function limitedPeer() {
   return { protocol: protocol as unknown as SshPeer["protocol"], offer };
 }
 
-test("five thousand connections a second of pods are read more slowly, and do not break the connection", async () => {
+test("five thousand connections of pods per second are read more slowly, but do not break the SSH connection", async () => {
   const read = await limitedPeer().offer([channelOpen(), channelEof, channelClose], 5_000, 20);
   assert.ok(read > 35_000 && read < 43_000, `${read} were read in 20 s`);
 });
@@ -62,7 +62,7 @@ test("more requests than the limit break the connection", async () => {
   await assert.rejects(limitedPeer().offer([request], 8_000, 10), /more than 5000 control messages per second/);
 });
 
-test("channels that graftlet does not expect break the connection; those that a full listener refuses do not", () => {
+test("unexpected channels break the connection; channels that a full listener refuses do not", () => {
   const refuse = (reason: number) => {
     const { protocol } = limitedPeer();
     for (let count = 0; count <= 5_000; count += 1) protocol.channelOpenFail(count, reason, "");

@@ -4,7 +4,7 @@ import { networkHint } from "../../../../../providers/ssh/connection/network-hin
 
 const inPod = { KUBERNETES_SERVICE_HOST: "10.96.0.1" };
 
-test("says of a name that cannot be resolved that graftlet's Pod has looked it up, or graftlet's machine", () => {
+test("names graftlet's Pod or graftlet's machine as the place where a host name could not be resolved", () => {
   assert.equal(
     networkHint("ENOTFOUND", inPod),
     "unknown host name, looked up in graftlet's Pod, by the cluster's DNS: check host; set an address, or hostAliases or dnsConfig in the chart",
@@ -13,7 +13,7 @@ test("says of a name that cannot be resolved that graftlet's Pod has looked it u
   assert.match(networkHint("ENOTFOUND", {}), /^unknown host name, looked up on graftlet's machine: check host; /);
 });
 
-test("has a remedy for every other error of the network, known or not", () => {
+test("gives a remedy for every other network error, known or not", () => {
   assert.equal(networkHint("ECONNREFUSED", inPod), "connection refused: check port, and that sshd runs");
   assert.equal(networkHint("", {}), "check host and port, and that sshd runs there");
 });

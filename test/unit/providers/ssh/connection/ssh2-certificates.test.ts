@@ -43,7 +43,7 @@ const impostors: readonly (readonly [what: string, shown: Shown, refusal: RegExp
 ];
 
 for (const [what, shown, refusal] of impostors)
-  test(`with a verifier that accepts everything, ${refusal ? "rejects" : "accepts"} a host ${what}`, {
+  test(`${refusal ? "rejects" : "accepts"} a host ${what}, even if the host key verifier accepts everything`, {
     timeout: 10_000,
   }, async () => {
     await using server = await serverOf(shown);

@@ -38,7 +38,7 @@ function shellThat() {
   return { channel, clock, spawn, seen, marker: () => /echo (\S+) \$\$/.exec(written.join(""))?.[1] ?? "" };
 }
 
-test("drops output before the marker's line and passes on output after it", async () => {
+test("drops output before the marker line and forwards output after it", async () => {
   const { channel, spawn, marker } = shellThat();
   const spawning = spawn(["cat"]);
   await turn();

@@ -84,7 +84,7 @@ for (const [what, input] of [
     assert.match(complaint, /^graftlet: standard input is not a public host key/);
   });
 
-test("tells the machine in one sentence why it cannot enrol, and nothing of other errors", async (t) => {
+test("sends the machine one sentence why it cannot enrol, and no details of other errors", async (t) => {
   const used = await listener(t, () => {
     throw new CodedError("permission_denied", "the token has been used");
   });

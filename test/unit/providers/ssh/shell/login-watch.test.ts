@@ -88,7 +88,7 @@ test("takes the link down with LoginShellTimeout within two minutes after the lo
   assert.equal(started(), before);
 });
 
-test("keeps the link up if the login shell misses the timeout once", async () => {
+test("keeps the link up if the login shell exceeds the timeout only once", async () => {
   const { clock, at, failures } = standing();
   at.shell = "hangs";
   await clock.advance(50_000);

@@ -96,7 +96,7 @@ test("keeps at most four idle shells", async () => {
   );
 });
 
-test("callers beyond the limit fail too if every start fails", async () => {
+test("callers beyond the limit of shells also fail if every start fails", async () => {
   const { pool, starting } = rig();
   const all = Array.from({ length: 13 }, () => pool.acquire(never));
   const refused = Promise.all(all.map((each) => assert.rejects(each, { code: "unavailable" })));

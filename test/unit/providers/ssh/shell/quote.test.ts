@@ -31,7 +31,7 @@ test("a quoted word reaches a command unchanged", () => {
   assert.equal(sh(`printf '<%s>' ${quoteAll(hostile)}`).toString(), hostile.map((word) => `<${word}>`).join(""));
 });
 
-test("rejects a NUL", () => {
+test("rejects words with a NUL byte", () => {
   assert.throws(() => quote("a\0b"), { code: "invalid_argument" });
 });
 
