@@ -5,7 +5,7 @@ import type { EventSink } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
 import type { NodeWatch, ServiceWatch } from "./listers.ts";
 
-// What a standalone node has instead of an API server.
+// Stand-ins for the API server on a standalone node.
 
 /** The API client of a standalone node: there is no API server, and every method throws CodedError failed_precondition at
  *  once. */

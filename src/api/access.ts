@@ -15,7 +15,7 @@ export interface User {
 /** Authenticates and authorizes callers through the API server. Caches nothing. */
 export type AccessReview = ReturnType<typeof createAccessReview>;
 
-/** Requests for reviews. */
+/** Metrics of TokenReview and SubjectAccessReview requests. */
 export interface ReviewMeasures {
   /** @param code HTTP status, or `<error>` without a response. */
   tokenReviewed(code: string, ms: number): void;

@@ -14,13 +14,13 @@ import { createRequests, type RawResponse, type RawRequest, type Requests, unrea
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
 import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 
-/** Requests to the API server. */
+/** Metrics of requests to the API server. */
 export interface RequestMeasures {
   /** @param code HTTP status, or `<error>` without a response. */
   answered(code: string, method: string, host: string, ms: number): void;
   /** A request was repeated: `code` is the outcome of the repetition. */
   repeated(code: string, method: string, host: string): void;
-  /** Size of a request's body, or of the body of the response that the caller gets. */
+  /** Size of a request's body (`sent`), or of the response body that the caller gets (`received`). */
   sent(method: string, host: string, bytes: number): void;
   received(method: string, host: string, bytes: number): void;
   /** A request has waited for the client's own rate limit. */
@@ -32,7 +32,7 @@ export type Query = Readonly<Record<string, string | number | boolean | undefine
 export interface CallOptions {
   readonly signal: AbortSignal;
   readonly query?: Query;
-  /** Called with the outcome of each request that the call makes, as `RequestMeasures.answered`. */
+  /** Called for each request that the call makes; the arguments are those of `RequestMeasures.answered`. */
   readonly answered?: (code: string, ms: number) => void;
 }
 
@@ -92,7 +92,7 @@ const patchTypes = {
   strategic: "application/strategic-merge-patch+json",
   merge: "application/merge-patch+json",
   json: "application/json-patch+json",
-  // JSON is YAML.
+  // The body is JSON, which is valid YAML.
   apply: "application/apply-patch+yaml",
 } as const;
 
@@ -330,7 +330,7 @@ async function refusal(parts: ApiClientParts, answer: RawResponse): Promise<ApiE
   return apiError(answer.status, (await bytesOf(answer.body)).toString("utf8"), answer.retryAfter);
 }
 
-/** Records that the server was lost. An aborted call says nothing of the server, whatever the reason: the target's loss aborts calls, too. */
+/** Records that the server is unreachable. Aborted calls do not show that: the loss of the target aborts calls, too. */
 function reportLost<E extends Error>(parts: ApiClientParts, error: E, signal: AbortSignal | undefined): E {
   const isLost = !signal?.aborted && !(error instanceof ApiError) && hasCode(error, "unavailable");
   if (isLost) parts.health.writer.failed(error);

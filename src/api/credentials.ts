@@ -78,7 +78,7 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
         headers: { ...headersOf(access, access.tokenFile && token.read(access.tokenFile)), ...answer.headers },
       };
     },
-    /** Called after the server refused them: everything is read again for the next request. */
+    /** To be called after the server has refused the credentials: the next request reads all of them again. */
     refused() {
       checkedAt = Number.NEGATIVE_INFINITY;
       plugin = new ExecAuth();

@@ -39,7 +39,8 @@ export interface EndpointWatch extends Runnable {
   onChange(listener: () => void): () => void;
 }
 
-/** EndpointSlices with the label that the control plane sets for headless Services. Anybody who may write EndpointSlices may set it.
+/** Watches EndpointSlices with the label that the control plane sets for headless Services. Anyone who can write EndpointSlices
+ *  can set that label.
  *  @see https://kubernetes.io/docs/reference/labels-annotations-taints/#servicekubernetesioheadless */
 export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
   return createEndpointWatch(deps, "headless endpoints", "service.kubernetes.io/headless");
@@ -97,7 +98,7 @@ export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }
   };
 }
 
-/** The Node watch, whose first list is waited for at most this long. @param ms milliseconds. */
+/** Returns the Node watch with a limit on how long `ready` waits for its first list. @param ms the limit, milliseconds. */
 export function withFirstListTimeout(nodes: NodeWatch, ms: number, clock: Clock): NodeWatch {
   return {
     ...nodes,

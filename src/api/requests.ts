@@ -23,7 +23,7 @@ export interface RawResponse {
   readonly cut?: () => boolean;
 }
 
-/** HTTP/1.1 over pooled connections, with the given credentials. */
+/** Sends HTTP/1.1 requests over pooled connections. */
 export type Requests = ReturnType<typeof createRequests>;
 
 /** Shorter than the API server's own 90 s, so that a request never meets a connection that the server is closing. */
@@ -79,7 +79,7 @@ export function createRequests() {
     /** @throws CodedError unavailable if there is no response, or the signal's reason. */
     send: (credentials: Credentials, raw: RawRequest): Promise<RawResponse> =>
       send(credentials, raw, responseTimeoutMs),
-    /** The same for a response whose body may stay silent for minutes. */
+    /** Like `send`, without a timeout between pieces of the body, as watches may be silent for minutes. */
     stream: (credentials: Credentials, raw: RawRequest): Promise<RawResponse> => send(credentials, raw, 0),
     /** Closes every connection: requests in progress fail with `unavailable`, the next one opens a new connection. */
     renew() {

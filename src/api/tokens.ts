@@ -20,7 +20,7 @@ export interface TokenRequest {
 
 export interface Token {
   readonly token: string;
-  /** Milliseconds since the epoch, as is `refreshAt`: the time at which to request a new token. */
+  /** Both times are milliseconds since the epoch; at `refreshAt` a new token is requested. */
   readonly expiresAt: number;
   readonly refreshAt: number;
 }

@@ -104,7 +104,8 @@ function signalChanges({ partsOf }: NodeContext, { nodes, services }: Pick<Clust
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });
-  // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retryFailedPods delay.
+  // Container environments contain the Services. Pods that failed because the first list was missing are retried at once, without
+  // their retry delay.
   const { retryFailedPods } = partsOf("serviceWatch").signals;
   const unsubscribe = services.onChange(() => {
     unsubscribe();

@@ -61,7 +61,7 @@ export async function createResourceManagers(context: NodeContext) {
   return { devices, cpus, memory, dra, podIds, managers, topology };
 }
 
-/** @returns undefined with the policy none. */
+/** @returns undefined if the policy is none. */
 async function openNodeAlignment({ config, target, signal }: NodeContext): Promise<Alignment | undefined> {
   const settings = topologySettings(config);
   return settings && openAlignment(settings, target.host, signal);
@@ -123,7 +123,7 @@ function createNodeDraManager({ config, target, client, metrics, partsOf }: Node
   });
 }
 
-/** @returns undefined with the policy none. */
+/** @returns undefined if the policy is none. */
 async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | undefined> {
   const { config, target, metrics, log, partsOf, signal } = context;
   const opened = await openPolicy(cpuSettings(config), target.host, log, signal);

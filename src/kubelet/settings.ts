@@ -68,12 +68,13 @@ function providedAddresses({ cloudProvider, nodeIPs }: NodeConfig): Readonly<Rec
   return isGiven ? { [providedAddressesAnnotation]: nodeIPs.join() } : {};
 }
 
-/** True if the node refuses a target that has swap on. A remote machine keeps its owner's swap, of which pods use none unless configured. */
+/** True if the node refuses a target that has swap on. By default a remote machine may have swap; pods use none of it unless
+ *  configured. */
 export function refusesSwap({ kubelet }: Pick<NodeConfig, "kubelet">, { link }: Pick<Target, "link">): boolean {
   return kubelet.failSwapOn ?? link === undefined;
 }
 
-/** True if the node creates the kubelet's iptables chains: a remote machine's owner is asked first. */
+/** True if the node creates the kubelet's iptables chains. On a remote machine it does so only if configured. */
 export function makesIptablesChains({ kubelet }: NodeConfig, { link }: Pick<Target, "link">): boolean {
   return kubelet.makeIPTablesUtilChains ?? link === undefined;
 }

@@ -70,8 +70,8 @@ export function createHousekeeping(deps: HousekeepingDeps): Runnable {
     }
   };
 
-  /** True if no source wants the pod and no worker handles it. Without manifests a kubelet's static pods are unknown here, and must not
-   *  be stopped. */
+  /** True if no source wants the pod and no worker handles it. Pods from a source that this node does not use, such as a
+   *  kubelet's static pods, are not orphans and must not be stopped. */
   const isOrphan = (uid: string) => !desired.get(uid) && !worker.get(uid) && !isOfOtherSource(podCache.get(uid));
   const isOfOtherSource = (pod: RuntimePod | undefined) =>
     pod?.sandboxes.some(({ annotations }) => {

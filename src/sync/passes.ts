@@ -29,9 +29,9 @@ import { disruption, disruptionCondition } from "../pod/conditions.ts";
 
 /** Data directories and cgroup of a pod on the target. */
 export interface PodHostResources {
-  /** @param empty true if the runtime has nothing of the pod yet. */
+  /** @param empty true if the runtime has no sandbox or container of the pod yet. */
   prepare(pod: AllocatedPod, empty: boolean, signal: AbortSignal): Promise<void>;
-  /** Releases what a pod used that is gone from the runtime. Idempotent. */
+  /** Removes the directories and cgroup of a pod that is gone from the runtime. Idempotent. */
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 

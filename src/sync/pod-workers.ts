@@ -17,7 +17,7 @@ export interface PodWorkersDeps
   readonly signals: Subscribes<"wakeWorker" | "retryFailedPods" | "terminatePod"> & Sends<"mirrorsChanged">;
 }
 
-/** Limit of concurrent retries: a runtime that has just come back has other callers, too. */
+/** Limit of concurrent retries, so that they do not overload a runtime that has just come back. */
 const maxParallelRetries = 20;
 const secondRetryDelayMs = 1_000;
 

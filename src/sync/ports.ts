@@ -52,7 +52,7 @@ export interface SyncOutcome {
   readonly refused?: readonly string[];
   /** Why resources of running containers could not be changed; part of `error`. */
   readonly resizeError?: string;
-  /** Resolves when the work after container starts is done, for which no status waits. */
+  /** Resolves when the work that follows container starts is done; pod statuses do not wait for it. */
   readonly rest?: Promise<void>;
 }
 

@@ -46,7 +46,7 @@ export interface SyncLoopDeps {
   readonly runtimeErrors: () => readonly string[];
   /** True for a pod that is shown as a placeholder: it uses no resources. */
   readonly isPlaceholder: (pod: DesiredPod) => boolean;
-  /** Their allocations to a rejected pod are released. */
+  /** Managers whose allocations to a rejected pod are released. */
   readonly managers: readonly Pick<ResourceManager, "release">[];
   readonly resizes: ResizeDecider;
   readonly statuses: StatusSink & { reconcile(pod: DesiredPod, afterMs?: number): void };
@@ -63,12 +63,12 @@ export interface SyncLoopDeps {
   readonly log: Logger;
 }
 
-/** UIDs of static pods that need not wait any longer. */
+/** Queue item: static pods, by UID, that no longer have to wait. */
 interface Resumed {
   readonly resumed: readonly string[];
 }
 
-/** Resources may have become free. */
+/** Queue item: resources may have become free, so pending resizes are retried. */
 interface ResourcesFreed {
   readonly freed: ResizeTrigger;
 }
@@ -119,7 +119,7 @@ export function createSyncLoop(deps: SyncLoopDeps) {
       if (delayMs === firstRuntimeDelayMs) log.info({ errors }, "the runtime is not ready; pods are not admitted");
       await clock.sleep(delayMs, signal);
       delayMs = Math.min(2 * delayMs, maxRuntimeDelayMs);
-      // Waiting for the runtime is no stall: the Node's Ready condition shows it.
+      // Waiting for the runtime is not a stall: the Node's Ready condition reports it.
       enteredAt = clock.monotonic();
     }
   };
@@ -130,7 +130,7 @@ export function createSyncLoop(deps: SyncLoopDeps) {
       if (!isMirrorPod(pod) && !worker.get(pod.metadata.uid)) await untilRuntimeUp(signal);
       await add(deps, staticQueue, pod, signal).catch((error: unknown) => {
         signal.throwIfAborted();
-        // The pods after it are still added.
+        // A pod that cannot be added does not keep the next ones from being added.
         log.error({ err: error, pod: podFullName(pod), uid: pod.metadata.uid }, "cannot add pod");
       });
     }
@@ -227,7 +227,7 @@ function stillDesired(pods: PodStore, { resumed }: Resumed): readonly DesiredPod
 function createMirrorSignal({ signals }: SyncLoopDeps) {
   let isPending = false;
   return {
-    /** Sends `mirrorsChanged` once the queue is empty, for whatever items. */
+    /** Sends `mirrorsChanged` once the queue is empty, regardless of its items. */
     requeue: () => void (isPending = true),
     /** Sends `mirrorsChanged` for a handled item at once, and again once the queue is empty: only then are unwanted mirror pods
      *  known. @param more the queue is not empty. */

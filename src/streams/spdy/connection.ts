@@ -93,7 +93,7 @@ export class SpdyConnection {
     this.#socket.destroy();
   }
 
-  /** Fails everything that waits for the client. */
+  /** Fails all streams and pending replies: the client is lost. */
   #lose(error: CodedError): void {
     this.#closing = true;
     this.#idle.stop();

@@ -12,7 +12,7 @@ export type ResetStatus = (typeof resetStatus)[keyof typeof resetStatus];
 export const goAwayStatus = { ok: 0, protocolError: 1 } as const;
 export type GoAwayStatus = (typeof goAwayStatus)[keyof typeof goAwayStatus];
 
-/** A complete control frame; or received bytes of a data frame, with `fin` on its last byte. */
+/** A complete control frame, or a piece of a data frame as received; `fin` is set on the frame's last piece. */
 export type SpdyFrame =
   | { readonly kind: "control"; readonly type: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly kind: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
