@@ -45,8 +45,8 @@ export interface NodeRun
 /** Retry delays of a failed node, milliseconds; short enough to keep its Node's Lease alive. */
 const retryBackoff = { initialMs: 2_000, maxMs: 30_000 };
 
-/** Runs a node until the signal aborts. If one of several nodes fails, the error is reported in its Node, if possible, and it is retried;
- *  the error of a single node is printed on standard error.
+/** Runs a node until the signal aborts. If the process runs several nodes, the error of a failed one is reported in its Node, if
+ *  possible, and the node is retried; the error of a single node is printed on standard error.
  *  @returns false if the node failed. */
 export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolean> {
   const { config, several, clock, log } = run;
@@ -73,7 +73,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
   }
 }
 
-/** The message of an error that users can fix, the stack of any other. */
+/** Returns the message of an error that users can fix, and the stack of any other error. */
 function errorText(error: unknown): string {
   return error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error);
 }

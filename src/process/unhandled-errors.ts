@@ -5,8 +5,8 @@ import type { ClockAndLog } from "../lib/log.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import { visibleLine } from "../lib/visible-text.ts";
 
-/** Handler of unhandled errors: an `error` event without a listener, an exception in a callback, a rejected promise. Each
- *  is a bug, but one process runs all nodes: if the node that caused the error is known, only that node is stopped and restarted. */
+/** Handler of unhandled errors: an `error` event without a listener, an exception in a callback, a rejected promise. Each is a
+ *  bug. As one process runs all nodes, only the node that caused the error is stopped and restarted, if it is known. */
 export type UnhandledErrorHandler = ReturnType<typeof createUnhandledErrorHandler>;
 
 export interface UnhandledErrorHandlerDeps extends ClockAndLog {

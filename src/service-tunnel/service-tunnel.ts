@@ -68,7 +68,7 @@ const openTimeoutMs = 5_000;
 const restartDelayMs = 500;
 const unsupportedRetryDelayMs = 30_000;
 
-/** Maximum number of concurrent connections and of UDP flows of a node's pods; a single pod gets half of either. */
+/** Maximum number of concurrent connections and of UDP flows of a node's pods; a single pod gets at most half of each. */
 const maxConnections = 2_304;
 const maxFlows = 4_096;
 
@@ -230,7 +230,7 @@ function datagramPorts(relay: Relay, limitations: ReturnType<typeof createTunnel
   };
 }
 
-/** Current destinations in the cluster. A headless endpoint with the address of one of this node's pods is that pod and is omitted. */
+/** Current destinations in the cluster. Headless endpoints that are this node's own pods are omitted. */
 function currentDestinations(
   { services, headless, serviceFilter, nodeName }: ServiceTunnelDeps,
   pods: readonly string[],

@@ -12,18 +12,18 @@ import type { PodApi } from "./pod-api.ts";
 import { disruptionCondition, isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
 export interface StatusMeasures {
-  /** The pod has a new status on the node. */
+  /** A pod's status has changed on the node. */
   changed(pod: Pod, before: PodStatus | undefined, after: PodStatus): void;
-  /** The API server accepted it. @param ms since it differed from the API server's. */
+  /** The API server has accepted a pod's status. @param ms time since the status first differed from the API server's. */
   written(pod: Pod, ms: number): void;
 }
 
 /** The status that the API server should have for a pod (the kubelet's versionedPodStatus). */
 export interface PendingStatus {
   readonly status: PodStatus;
-  /** No container of the pod runs, or will. */
+  /** True if no container of the pod runs or will run again. */
   readonly ended: boolean;
-  /** The pod's volumes are unmounted too. */
+  /** True if, in addition, the pod's volumes are unmounted. */
   readonly finished: boolean;
 }
 

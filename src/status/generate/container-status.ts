@@ -17,7 +17,7 @@ import { mayHaveRun } from "../../pod/failed-starts.ts";
 export interface ContainerStatusInput {
   readonly pod: Pod;
   readonly observed: RuntimePod | undefined;
-  /** The last written status, the only source of some facts. */
+  /** The last written status: some facts are known from there only. */
   readonly previous: PodStatus | undefined;
   readonly failures: ReadonlyMap<string, StartFailure>;
   /** The newest readiness verdict of a container ID; undefined before the first. */
@@ -28,9 +28,9 @@ export interface ContainerStatusInput {
   readonly actualResources: (run: RuntimeStatus) => ResizableAmounts | undefined;
   /** Health of a container's resources; absent if the node does not report it. */
   readonly resourceHealth?: ((containerName: string) => ResourceStatuses) | undefined;
-  /** Show the signals that end containers (feature gate ContainerStopSignals). */
+  /** True to show the containers' stop signals (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
-  /** Mounts of image volumes show the image (feature gate ImageVolumeWithDigest). */
+  /** True to show the image of image volume mounts (feature gate ImageVolumeWithDigest). */
   readonly imageVolumeDigests: boolean;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
