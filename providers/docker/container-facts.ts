@@ -4,12 +4,12 @@ import { createBoundedMap } from "../../src/lib/bounded-map.ts";
 /** Cache of immutable facts by container ID, to save round trips. Evicted entries are requested again. */
 export type ContainerFactCache = ReturnType<typeof createContainerFactCache>;
 
-/** The parts of a sandbox's inspection that do not change after its start. */
+/** The parts of a sandbox's inspect response that do not change after its start. */
 export type SandboxFacts = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
 
 export interface StartInspection {
   readonly found: ContainerInspectInfo;
-  /** Clock.monotonic() */
+  /** Time of the inspection, by Clock.monotonic(). */
   readonly inspectedAt: number;
 }
 

@@ -10,7 +10,7 @@ import { sandboxIdLabel, sandboxType, typeLabel } from "./container/names.ts";
 import type { DockerParts } from "./parts.ts";
 import { nanoseconds } from "./client/times.ts";
 
-/** Events that change a container's state (each exec probe causes three others). */
+/** Events that change a container's state. Others are filtered out, such as the three that each exec probe causes. */
 const actions = ["create", "start", "die", "oom", "pause", "unpause", "rename", "update", "destroy"];
 
 /** Events that change the list of images, or the daemon's info. */

@@ -16,8 +16,8 @@ import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
 
 export interface LocalHostDeps {
   readonly clock: Clock;
-  /** Set if graftlet runs in a Pod of the machine, which has the machine's files at the same paths: the PID, as seen in the Pod, of a process
-   *  in the machine's mount namespace. */
+  /** Set if graftlet runs in a Pod of the machine, which has the machine's files at the same paths: the PID, as seen in the Pod,
+   *  of a process in the machine's mount namespace. */
   readonly machinePid?: number;
 }
 

@@ -7,7 +7,7 @@ import { codedError, hasErrno } from "./errors.ts";
 interface Level {
   readonly name: Buffer;
   directory: Directory;
-  /** False for a directory far up the path, which has been closed and is reopened on the way up. */
+  /** False for a directory far up the path: it has been closed, and is reopened on the way back up. */
   open: boolean;
   /** Subdirectories that remain to be removed. */
   readonly ahead: Buffer[];
@@ -130,7 +130,7 @@ async function reopen(above: Level, below: Level): Promise<void> {
   if (directory.device === device && directory.inode === inode)
     return void Object.assign(above, { directory, open: true });
   await directory.close();
-  throw new CodedError("failed_precondition", `${formatPath([below.name])} was moved while it was removed`);
+  throw new CodedError("failed_precondition", `${formatPath([below.name])} was moved during its removal`);
 }
 
 async function close(level: Level): Promise<void> {

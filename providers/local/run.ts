@@ -62,7 +62,7 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   const limit = options.maxOutputBytes ?? defaultMaxOutput;
   const child = await start(argv);
   const stop = clock.within(timeoutMs, options.signal);
-  // Leftover processes, even in other sessions, may hold the output open: their end is not awaited.
+  // Leftover processes, even in other sessions, may keep the output open, so its end is not awaited.
   const overdue = new AbortController();
   let endTimer: Timer | undefined;
   const forget = whenAborted(stop, () => {

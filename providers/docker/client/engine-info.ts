@@ -4,7 +4,7 @@ import type { DockerClient } from "./client.ts";
 export interface EngineInfo {
   /** The daemon's data directory on the target. */
   readonly DockerRootDir: string;
-  /** Facts about the storage driver, by name; `driver-type` is there with containerd's image store. */
+  /** Facts about the storage driver, by name; `driver-type` is present with containerd's image store. */
   readonly DriverStatus?: readonly (readonly [string, string])[] | null;
   /** Bytes. */
   readonly MemTotal: number;

@@ -22,7 +22,7 @@ export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hi
         path: `${path}?`,
         options: { _query: query, _body: body ?? {} },
         hijack: true,
-        // An empty body with a length: the daemon would read the chunks of any other as input.
+        // An empty body has a length: the daemon would read a chunked body as input.
         ...(!body && { file: Buffer.alloc(0) }),
         statusCodes: { 101: true },
         abortSignal: signal,
@@ -37,8 +37,8 @@ export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hi
   });
 }
 
-/** Detach keys of the Docker Engine. It always has some (default ctrl-p ctrl-q) and withholds a key that may begin them;
- *  Kubernetes has none. These begin with the rarest key, NUL, and are too many to be typed by chance.
+/** Detach keys for the Docker Engine. Kubernetes has none, but the Engine always has some (default ctrl-p ctrl-q), and holds back
+ *  input that may begin them. This sequence begins with the rarest key, NUL, and is too long to be typed by chance.
  *  @see https://docs.docker.com/reference/cli/docker/container/attach/#detach-keys */
 export const detachKeys = ["ctrl-@", "ctrl-^", "ctrl-@", "ctrl-_", "ctrl-@", "ctrl-^", "ctrl-_", "ctrl-@"]
   .flatMap((key, _at, all) => [key, ...all])

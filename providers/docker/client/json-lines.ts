@@ -9,7 +9,7 @@ const lineOverheadBytes = 32 * 1024;
 const chunkOverheadBytes = 4 * 1024;
 
 export interface JsonLinesOptions {
-  /** Charged with the memory of the values. */
+  /** Budget that is charged for the memory of the values. */
   readonly budget?: TargetBudget | undefined;
   /** Limit of one line; default 4 MiB. */
   readonly maxLineBytes?: number;

@@ -23,7 +23,7 @@ export interface StreamRequest {
   readonly signal: AbortSignal;
 }
 
-/** All statuses: error responses are read below, limited in size, for the daemon's own message. */
+/** Makes dockerode accept all statuses: error responses are read below, limited in size, to get the daemon's message. */
 const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
 const maxErrorBodyBytes = 64 * 1024;
 /** Limit of one response. Lists of 2,000 containers with 4 KiB of labels each are within it. */

@@ -19,7 +19,7 @@ export interface Measurement<T> {
 const maxAgeMs = 30_000;
 const waitTimeoutMs = 1_000;
 const measurementTimeoutMs = 300_000;
-/** Measurements keep the disk busy for at most one part in this many of the time. */
+/** After a measurement, the next one waits for this many times its duration, so that the disk is not busy all the time. */
 const restFactor = 20;
 
 /** Takes a measurement for which the Docker daemon walks its disk. One runs at a time; the longer it takes, the later the next starts. Callers

@@ -96,7 +96,7 @@ async function createWithPreconditions(
   throw failed?.reason;
 }
 
-/** The image reference for the container's status; undefined if the status has to look it up. */
+/** The image reference for the container's status; undefined if it has to be looked up for the status. */
 async function prefetchImageRef(
   parts: DockerParts,
   image: ImageSpec | undefined,

@@ -7,7 +7,7 @@ import type { DockerParts } from "../parts.ts";
 
 /** Inspects a sandbox or container of this node.
  *  @param type `podsandbox` or `container`.
- *  @throws CodedError not_found also for a foreign container or one of the other type. */
+ *  @throws CodedError not_found, also for a container of another node or of the other type. */
 export async function inspectOwn(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   id: string,

@@ -66,7 +66,8 @@ export function containerMetadata(dockerName: string, { labels, annotations }: C
   );
 }
 
-/** The signal that ends a container: by name, by number, or unset, which is SIGTERM. The runtime's default if it is none that CRI knows. */
+/** Returns the signal that stops a container. The Engine reports its name or number, or nothing for SIGTERM. CRI's default value
+ *  stands for a signal that CRI does not define. */
 function stopSignal({ StopSignal }: ContainerInspectInfo["Config"] & { readonly StopSignal?: string }): Signal {
   const text = StopSignal || "SIGTERM";
   const numbered = Object.entries(constants.signals).find(([, number]) => String(number) === text)?.[0];

@@ -19,7 +19,7 @@ export async function demultiplex(
   { tty, ...to }: CommandOutputs & { readonly tty: boolean },
   signal: AbortSignal,
 ): Promise<void> {
-  // A client that disconnects closes its streams.
+  // The client may disconnect, which closes its streams with an error.
   for (const output of [to.stdout, to.stderr]) output?.on("error", () => undefined);
   if (tty) {
     for await (const block of from) await write(to.stdout, block, signal);

@@ -45,7 +45,8 @@ interface DiskUsage {
 /** First API version that can report images alone; earlier daemons also walk containers and volumes. */
 const apiWithType = "1.42";
 
-/** Filesystem usage of images and containers, which share a directory. The images' usage is omitted until it has been read. */
+/** Filesystem usage of images and containers, which share a directory. The images' usage is omitted until it has been
+ *  measured. */
 function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<ImageFsInfoResponse> {
   const { docker, clock, log } = parts;
   const usage = createSlowMeasurement({

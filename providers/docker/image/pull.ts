@@ -62,7 +62,7 @@ function handleMessage(message: PullMessage, add: (message: PullMessage) => void
   throw Object.assign(new Error(words), { statusCode: errorDetail.code });
 }
 
-/** Adds the image's name to a message without it. */
+/** Creates the error of a failed pull; adds the image's name to the message if it is missing there. */
 function pullError(image: string, error: unknown): CodedError {
   const words = messageOf(error);
   const message = words.includes(image) ? words : `failed to pull image "${image}": ${words}`;
@@ -113,7 +113,7 @@ export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<stri
   return { "X-Registry-Auth": text };
 }
 
-/** `auth` is base64 of `username:password`, an alternative to the separate fields. */
+/** Returns user name and password. `auth` is base64 of `username:password`, an alternative to the separate fields. */
 function credentialsOf({ username, password, auth }: AuthConfig): { username: string; password: string } {
   if (username !== "" || auth === "") return { username, password };
   const decoded = Buffer.from(auth, "base64").toString();

@@ -24,7 +24,7 @@ export function qualifiedImageName(name: string): string {
   return `${repository}${tag && `:${tag}`}${digest && `@${digest}`}`;
 }
 
-/** Undefined for an ID, and for an invalid name. */
+/** Returns the repository of an image name; undefined for an ID, and for an invalid name. */
 function repositoryOf(name: string): string | undefined {
   if (name === "" || isImageId(name)) return undefined;
   try {

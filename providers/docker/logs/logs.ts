@@ -76,7 +76,7 @@ interface StreamPosition {
   first: Buffer | undefined;
   /** True if the latest line was complete. */
   ended: boolean;
-  /** Number of lines with that time that are still to be skipped. */
+  /** Number of lines with that time that remain to be skipped. */
   repeated: number;
 }
 
@@ -134,7 +134,7 @@ const timestamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /;
 const timestampLength = "2026-01-02T03:04:05.000000000Z ".length;
 /** Minimum length of a partial line: the daemon splits lines there. */
 const partialLineBytes = 16 * 1024;
-/** Limit that bounds memory; no daemon writes longer entries, and they are dropped. */
+/** Maximum length of an entry, to bound memory. No daemon writes longer entries; they would be dropped. */
 const maxEntryBytes = 1024 * 1024;
 const newline = 0x0a;
 

@@ -11,10 +11,10 @@ import { type Argv, command } from "../../../src/seams/command.ts";
 
 type LoopbackPortsDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a proxy, whereas CNI's
- *  portmap uses NAT. The machine drops packets without NAT: kube-proxy and the kubelet have a rule that blocks loopback traffic from other
- *  addresses. So each such port of a running sandbox gets a DNAT rule in `nat OUTPUT`, which only the machine's own packets pass, with the
- *  node's name in a comment.
+/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a proxy, whereas
+ *  CNI's portmap uses NAT. The machine drops packets without NAT, because kube-proxy and the kubelet add a rule that blocks
+ *  loopback traffic from other addresses. Therefore each such port of a running sandbox gets a DNAT rule in `nat OUTPUT`, a chain
+ *  for the machine's own packets only, with the node's name in a comment.
  *  @see https://github.com/kubernetes/kubernetes/issues/90259 */
 export type LoopbackPorts = ReturnType<typeof createLoopbackPorts>;
 

@@ -1,12 +1,12 @@
 import { programText } from "../../../src/lib/program-text.ts";
 import { type Argv, interpreted, script } from "../../../src/seams/command.ts";
 
-/** A program on the target that relays standard input and output to a TCP connection. Once connected, no process keeps
- *  its standard error open: sshd reports the end of a command's output only together with that of its standard error. */
+/** A program on the target that relays standard input and output to a TCP connection. Once it is connected, no process keeps
+ *  standard error open: sshd reports the end of a command's output only once its standard error has ended, too. */
 export interface PortForwardProgram {
   /** Command line. @param address a loopback address. */
   readonly argv: (address: string, port: number) => Argv;
-  /** Its message on standard error once connected. */
+  /** Matches the program's message on standard error once it is connected. */
   readonly connected: RegExp;
 }
 
@@ -28,7 +28,8 @@ export function relayProgram(name: string): PortForwardProgram | undefined {
 /** Seconds that socat keeps a half-closed connection: the kubelet's idle timeout of streams. */
 const halfClosedSeconds = "14400";
 
-/** The command by which socat relays its standard streams, each direction ending by itself. @param to an address of socat's. */
+/** Returns the command with which socat relays its standard streams; each direction ends independently. @param to an address in
+ *  socat's syntax. */
 export function socatCommand(to: string): Argv {
   const options = ["-d", "-d", "-t", halfClosedSeconds, "-b", "65536"];
   return script(directoryText("socat-quietly.sh"), "socat", ...options, standardStreams, to);

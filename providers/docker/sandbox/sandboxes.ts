@@ -74,7 +74,7 @@ async function listSandboxes(parts: DockerParts, filter: PodSandboxFilter | unde
   return state ? sandboxes.filter((sandbox) => sandbox.state === state.state) : sandboxes;
 }
 
-/** Grace period of the sandbox's own program, seconds; it ends at once. */
+/** Grace period of the sandbox's own program, seconds; the program exits on SIGTERM at once. */
 const sandboxGraceSeconds = 10;
 
 /** Stops the sandbox's containers, then the sandbox. Containers are found by label, even if the sandbox itself was
@@ -141,7 +141,7 @@ function sandboxStatus(
   });
 }
 
-/** CRI sandbox from a list entry, with times to the second only. */
+/** Converts a list entry to a CRI sandbox; its times have a precision of a second. */
 function listedSandbox({ Id, Names, Created, State, Labels }: ContainerInfo): PodSandbox {
   return PodSandbox.fromPartial({
     id: Id,
@@ -153,7 +153,7 @@ function listedSandbox({ Id, Names, Created, State, Labels }: ContainerInfo): Po
   });
 }
 
-/** Metadata from the pod labels, or else from the name, which alone has the attempt. */
+/** Returns the sandbox's metadata from its labels, or else from its name; the attempt is only in the name. */
 export function sandboxMetadata(name: string, labels: Labels): PodSandboxMetadata | undefined {
   const parsed = parseSandboxName(name);
   const uid = labels[podUidLabel] ?? parsed?.uid;

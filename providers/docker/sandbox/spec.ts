@@ -101,7 +101,7 @@ function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: s
   };
 }
 
-/** The smallest weight: the sandbox only waits. */
+/** The smallest CPU weight, as the sandbox only waits. */
 const cpuShares = 2;
 
 function resources({ config, cgroupDriver, oomScoreAdj }: SandboxSpecInput): HostConfig {
@@ -114,7 +114,7 @@ function resources({ config, cgroupDriver, oomScoreAdj }: SandboxSpecInput): Hos
   };
 }
 
-/** Servers that Docker's own resolver forwards to, until resolv.conf is overwritten (create.ts). */
+/** DNS settings of Docker's own resolver, which is used until resolv.conf is overwritten (create.ts). */
 function resolver({ dnsConfig }: PodSandboxConfig): HostConfig {
   if (!dnsConfig) return {};
   const { servers, searches, options } = dnsConfig;

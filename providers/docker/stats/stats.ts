@@ -103,7 +103,7 @@ async function measure(container: ContainerInfo, sample: Sampler, layer: Writabl
   return { stats, usage };
 }
 
-/** A container's usage in CRI's form, and the fields that CRI's container stats lack. */
+/** A container's usage in CRI's form, and further fields that CRI's container stats do not have. */
 export interface MeasuredContainer {
   readonly stats: ContainerStats;
   readonly usage: Usage | undefined;
@@ -150,8 +150,8 @@ function sumUsage(usages: readonly Usage[]): Pick<LinuxPodSandboxStats, "cpu" | 
 /** Samples a container or sandbox; undefined when it is not running. */
 type Sampler = (container: Pick<ContainerInfo, "Id" | "State">) => Promise<Usage | undefined>;
 
-/** Limit of concurrent samples. The daemon measures all requested containers once a second and each request waits for
- *  that, so many at once cost no more than few, and finish sooner. */
+/** Limit of concurrent samples. The daemon measures all requested containers once a second and each request waits for that, so
+ *  many concurrent requests cost no more than a few, and finish sooner. */
 const maxConcurrentSamples = 64;
 
 async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {
@@ -195,7 +195,7 @@ function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Prom
 
 interface Layers {
   readonly mountpoint: string;
-  /** Bytes, by container id. */
+  /** Bytes, by container ID. */
   readonly sizes: ReadonlyMap<string, number>;
 }
 
