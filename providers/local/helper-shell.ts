@@ -81,7 +81,8 @@ function runIn(
   const { promise, resolve, reject } = Promise.withResolvers<RunResult>();
   const answer = new BoundedBuffer(maxErrorBytes);
   const onData = (chunk: Buffer) => {
-    if (!answer.add(chunk)) reject(new CodedError("resource_exhausted", `${argv[0]} printed too much on standard error`));
+    if (!answer.add(chunk))
+      reject(new CodedError("resource_exhausted", `${argv[0]} printed too much on standard error`));
     else if (chunk.at(-1) === 0) resolve(parse(answer.bytes()));
   };
   const onAbort = () => reject(abortError(stop));

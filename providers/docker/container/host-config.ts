@@ -208,7 +208,8 @@ function propagationName(propagation: MountPropagation): DockerPropagation | und
 }
 
 function rejectUnsupported({ containerPath, image, recursiveReadOnly, uidMappings, gidMappings }: Mount): void {
-  const refuse = (what: string) => new CodedError("unimplemented", `mount ${containerPath}: Docker does not support ${what}`);
+  const refuse = (what: string) =>
+    new CodedError("unimplemented", `mount ${containerPath}: Docker does not support ${what}`);
   if (image) throw refuse("image volumes");
   if (recursiveReadOnly) throw refuse("reliable recursive read-only mounts");
   if (uidMappings.length > 0 || gidMappings.length > 0) throw refuse("ID-mapped mounts");

@@ -32,9 +32,9 @@ export interface SessionsOptions extends ClockAndLog {
 
 /** Pause after a failed attempt to add a connection, ms, before jitter (MaxStartups, a firewall). */
 const openRetryDelayMs = 5_000;
-/** Time for which an ended session may still count at the target's sshd, ms. */
+/** Time for which the target's sshd may still count an ended session, ms. */
 const endedSessionGraceMs = 200;
-/** Time for ssh2 to report a lost connection after a request has failed because the peer hung up, ms. */
+/** After a request has failed because the peer hung up: time to wait for ssh2 to report the loss of the connection, ms. */
 const hangUpTimeoutMs = 250;
 /** Time for the target to answer a request for a session, ms. */
 const openTimeoutMs = 60_000;
@@ -48,7 +48,7 @@ export function createSessions({ link, clock, log }: SessionsOptions) {
     { start: what, forUser = false, signal }: SessionRequest,
   ): Promise<Session> => {
     const channel = await openChannel(connection, what, clock.within(openTimeoutMs, signal));
-    // One exchange for the channel, one for the request on it.
+    // Opening the channel is one exchange, the request on it another.
     link.countExchange();
     link.countExchange();
     channel.once("close", () => slots.release(connection, forUser));

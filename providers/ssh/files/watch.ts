@@ -24,7 +24,7 @@ const maxLineBytes = 64 * 1024;
 const [cannotExecute, notFound] = [126, 127];
 const events = ["modify", "attrib", "close_write", "create", "delete", "move", "delete_self", "move_self"];
 
-/** Creates `Host.watch`, which uses inotifywait if the target has it, and else polls every second. */
+/** Creates `Host.watch`. It uses inotifywait if the target has it, and otherwise polls every second. */
 export function createWatcher(options: WatcherOptions): NonNullable<Host["watch"]> {
   return async function* watch(path, signal) {
     try {
@@ -62,7 +62,7 @@ async function* watchByInotify(
   addAbortSignal(signal, child.stdout);
   if (await untilAborted(established(child.stderr), clock.within(setUpTimeoutMs, signal))) {
     child.stderr.resume();
-    // Covers changes made before the watches were set up.
+    // Files may have changed before the watches were set up.
     yield path;
     for (const { name } of await fs.list(path, signal).catch(() => [])) yield `${path}/${name}`;
     const tooLong = `inotifywait printed a line of more than ${maxLineBytes} bytes`;

@@ -8,8 +8,8 @@ import type { Runtime } from "../../../src/seams/runtime.ts";
 /** Protocol of a runtime's socket on the target. */
 export type RuntimeProtocol = "cri" | "docker";
 
-/** Well-known sockets of runtimes, in order of preference. Docker comes with a containerd whose CRI plugin is often disabled, or has no pod
- *  network, so the first socket that exists is not good enough: the runtime has to answer and to have a network. */
+/** Well-known sockets of runtimes, in order of preference. Docker comes with a containerd whose CRI plugin is often disabled or
+ *  has no pod network, so the existence of a socket is not enough: the runtime has to answer and should have a pod network. */
 export const wellKnownSockets: readonly string[] = [
   "/run/containerd/containerd.sock",
   "/run/k3s/containerd/containerd.sock",
@@ -106,7 +106,8 @@ async function dispose({ runtime }: AnsweringRuntime): Promise<void> {
   await runtime[Symbol.asyncDispose]();
 }
 
-/** Chooses among several runtimes. @throws the error of a runtime that cannot list its pods: the node's pods may be there. */
+/** Chooses among several runtimes. @throws the error of a runtime that cannot list its pods, because the node's pods may be on
+ *  that runtime. */
 async function choosePreferred(
   nodeName: string,
   answering: readonly AnsweringRuntime[],
@@ -128,7 +129,7 @@ function failureText(error: unknown): string {
   return hasCode(error, "not_found") ? "does not exist" : messageOf(error);
 }
 
-/** Docker answers with HTTP/1.1; gRPC speaks HTTP/2 only. */
+/** Detects the protocol of a socket: Docker answers HTTP/1.1, a gRPC server speaks only HTTP/2. */
 async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: AbortSignal): Promise<RuntimeProtocol> {
   const connection = await host.dial({ unix: socket }, signal);
   try {
