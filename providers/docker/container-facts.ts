@@ -30,9 +30,9 @@ export function createContainerFactCache() {
     sandboxes: createBoundedMap<SandboxFacts>(maxEntries),
     /** Inspections of sandboxes that have just started. */
     startInspections: createBoundedMap<StartInspection>(maxEntries),
-    /** Sandboxes without containers so far. */
+    /** Sandboxes in which no container has been created yet. */
     emptySandboxes: createBoundedMap<true>(maxEntries),
-    /** Containers created and not yet started. */
+    /** Containers that have been created but not yet started. */
     createdContainers: createBoundedMap<CreatedContainer>(maxEntries),
     containers: createBoundedMap<DockerContainerFacts>(maxEntries),
   };

@@ -44,10 +44,10 @@ export function dockerStreams(parts: DockerParts): Streams & AsyncDisposable {
   };
 }
 
-/** Attaches a client to a container's main process until the process ends, the client's input ends, or the client disconnects. The end of
- *  that input closes the process's stdin only with stdinOnce and without a terminal; otherwise it ends this client's output, as with
- *  containerd.
- *  @returns 0: the container's status has the process's exit code. */
+/** Attaches a client to a container's main process until the process ends, the client's input ends, or the client disconnects.
+ *  The end of that input closes the process's stdin only with stdinOnce and without a terminal; otherwise it ends this client's
+ *  output, as with containerd.
+ *  @returns 0, as the process's exit code is in the container's status. */
 async function attach(
   parts: DockerParts,
   containerId: string,

@@ -19,9 +19,9 @@ export interface SshConfig extends SshEndpoint {
   readonly network: "auto" | "isolated" | "tunneled" | "routed";
   /** Namespaces whose Services pods of a tunneled node reach; absent for all. */
   readonly serviceNamespaces?: readonly string[];
-  /** Address of the API server for pods, instead of the Service's. */
+  /** Address at which pods reach the API server, instead of the cluster IP of the Service `kubernetes`. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
-  /** Fields of the runtime's provider, which validates them itself. */
+  /** Fields of the cri and docker providers, which validate their own fields. */
   readonly cri: unknown;
   readonly docker: unknown;
 }
@@ -72,7 +72,7 @@ export function readSshConfig(config: unknown): SshConfig {
   };
 }
 
-/** Limit of jump hosts, which are connected to one after another. */
+/** Maximum number of jump hosts. Connecting takes longer with each, as they are connected to one after another. */
 const maxHops = 8;
 
 function readJumpHosts(value: unknown): readonly SshEndpoint[] {

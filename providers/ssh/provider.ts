@@ -151,7 +151,8 @@ function createDetectedRuntime(
   return { runtime, find };
 }
 
-/** Creates a lazy runtime, which is detected on first use: every call waits for `find` and is passed on to its result.
+/** Creates a lazy runtime, which is detected on first use: every call waits for `find` and is passed on to the runtime that it
+ *  returns.
  *  @param find returns the same runtime each time, and throws while there is none.
  *  @param found returns the runtime if it has been detected already. */
 function lazyRuntime(

@@ -18,7 +18,7 @@ export interface EngineVersion {
 /** Component name of a Docker Engine. */
 const engineComponent = "Engine";
 
-/** The newest API version that both the daemon and this provider support.
+/** Returns the newest API version that both the daemon and this provider support.
  *  @throws CodedError failed_precondition, one sentence, if there is none. */
 export function negotiateVersion(response: EngineVersion, socket: string): string {
   const { ApiVersion, MinAPIVersion, Version } = response;

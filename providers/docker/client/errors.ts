@@ -43,14 +43,14 @@ export function httpStatus(error: unknown): number | undefined {
   return typeof status === "number" ? status : undefined;
 }
 
-/** `{"message": …}`, the body of the Engine API's errors. */
+/** Returns the daemon's message from the body of an Engine API error, `{"message": …}`. */
 function daemonMessage(error: unknown): string | undefined {
   const body: unknown = error instanceof Error && "json" in error ? error.json : undefined;
   if (typeof body !== "object" || body === null || !("message" in body)) return undefined;
   return typeof body.message === "string" ? body.message.trim() : undefined;
 }
 
-/** True if a connection ended before the response, by Node's error. */
+/** True for Node's error for a connection that ended before the response. */
 export function isConnectionReset(error: unknown): boolean {
   return hasErrno(error, "ECONNRESET") || messageOf(error) === "aborted";
 }

@@ -4,15 +4,16 @@ import type Dockerode from "dockerode";
 
 /** A request that turns its connection into a duplex stream. */
 export interface Hijacked {
-  /** Without version. */
+  /** Path without API version. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly body?: object;
-  /** Ends the request; the caller ends the stream. */
+  /** Aborts the request; the stream is ended by the caller. */
   readonly signal: AbortSignal;
 }
 
-/** Sends a request that upgrades from HTTP. @returns the raw connection; errors reach its reader, no listener is needed. */
+/** Sends a request that upgrades from HTTP. @returns the raw connection; its reader gets its errors, so that it needs no error
+ *  listener. */
 export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hijacked): Promise<Duplex> {
   const modem: Modem = engine.modem;
   return new Promise((resolve, reject) => {

@@ -23,7 +23,7 @@ export interface HostConfigInput {
   readonly fs: Pick<Host["fs"], "readFile">;
 }
 
-/** A container's HostConfig, as cri-dockerd sets it.
+/** Returns a container's HostConfig, as cri-dockerd sets it.
  *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument, failed_precondition. */
 export async function containerHostConfig(
   { config, sandbox, containerLogs, fs }: HostConfigInput,
@@ -152,8 +152,8 @@ interface BindMount extends Omit<MountSettings, "BindOptions"> {
   };
 }
 
-/** CRI mounts in the Engine API's form, in order. A missing source becomes a directory, and read-only is not recursive, as with CRI
- *  runtimes.
+/** Converts CRI mounts to the Engine API's form, in order. A missing source becomes a directory, and read-only is not recursive,
+ *  as with CRI runtimes.
  *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.44/#tag/Container/operation/ContainerCreate */
 function containerMounts(mounts: readonly Mount[]) {
@@ -161,7 +161,7 @@ function containerMounts(mounts: readonly Mount[]) {
   return {
     // dockerode's types require a propagation; the API does not.
     Mounts: mounts.filter(({ selinuxRelabel }) => !selinuxRelabel).map(bindMount) as MountSettings[],
-    /** The older form, the only one with SELinux relabelling. */
+    /** The older form of mounts, the only one that supports SELinux relabelling. */
     Binds: mounts.filter(({ selinuxRelabel }) => selinuxRelabel).map(relabelledBind),
   };
 }

@@ -19,7 +19,7 @@ import { containerType, imageLabel, logPathLabel, parseContainerName } from "./n
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** @throws CodedError not_found also for a foreign container. */
+/** Returns the CRI status of a container. @throws CodedError not_found, also for a container that is not this node's. */
 export async function containerStatus(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerStatus> {
   const found = await inspectOwn(parts, id, containerType, signal);
   const docker = found.Config.Labels ?? {};
@@ -40,7 +40,7 @@ export async function containerStatus(parts: DockerParts, id: string, signal: Ab
   });
 }
 
-/** Image reference of a container, looked up once: later changes of the image's names do not matter. */
+/** Returns the image reference of a container. It is looked up once, so later changes of the image's names have no effect. */
 async function imageRefFor(
   parts: DockerParts,
   { Id, Image }: Pick<ContainerInspectInfo, "Id" | "Image">,
@@ -56,7 +56,7 @@ async function imageRefFor(
   return imageRef;
 }
 
-/** CRI name and attempt of a container, from its labels if it was renamed. */
+/** Returns the CRI name and attempt of a container; if it was renamed, they are read from its labels. */
 export function containerMetadata(dockerName: string, { labels, annotations }: CriLabels): ContainerMetadata {
   return (
     parseContainerName(dockerName) ?? {

@@ -9,7 +9,7 @@ import { type CapabilityProbes, runCapabilityProbes } from "./capability-probes.
 /** Capabilities of the daemon, from its info or, if that does not include them, from a probe. */
 export type EngineCapabilities = ReturnType<typeof createCapabilities>;
 
-/** cri-dockerd's value: the sandbox is killed last. */
+/** OOM score adjustment of sandboxes, as in cri-dockerd: a sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;
 
 const probesTimeoutMs = 60_000;

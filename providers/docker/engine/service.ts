@@ -33,7 +33,7 @@ export interface EngineServiceDeps {
 export function dockerEngineService(deps: EngineServiceDeps): EngineService {
   const { parts, network, capabilities } = deps;
   const { docker, cache } = parts;
-  /** State token of the last status call. */
+  /** State token of the response cache at the last status call. */
   let statusVersion: number | undefined;
   const withHealthTimeout = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) =>
     callWithHealthTimeout(deps, work, signal);

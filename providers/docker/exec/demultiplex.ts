@@ -37,7 +37,7 @@ export async function demultiplex(
   }
 }
 
-/** Writes one piece and waits for room for the next. A closed stream drops it. */
+/** Writes one piece and waits until the stream has room for the next. If the stream is closed, the piece is dropped. */
 async function write(to: Writable | undefined, bytes: Buffer, signal: AbortSignal): Promise<void> {
   throwIfAborted(signal);
   if (!to || to.destroyed || bytes.length === 0 || to.write(bytes)) return;

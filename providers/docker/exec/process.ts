@@ -102,7 +102,7 @@ async function copyOutput(
   throw new CodedError("unknown", `failed to exec in container: ${why.bytes().toString().trim()}`);
 }
 
-/** Resolves once there is output, or none will come. A half-closed connection emits "end" without "close". */
+/** Resolves once there is output, or the output has ended. A half-closed connection emits "end" without "close". */
 function untilReadable(connection: Duplex): Promise<void> {
   if (connection.readableLength > 0 || connection.readableEnded || connection.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
@@ -118,7 +118,7 @@ function untilReadable(connection: Duplex): Promise<void> {
 type ExecState = ReturnType<typeof execState>;
 
 interface ExecInspection {
-  /** PID on the target; 0 while there is no process, or if it never started. */
+  /** PID on the target; 0 while there is no process, or if it could not be started. */
   readonly Pid: number;
   readonly Running: boolean;
   /** Exit code; null until the command has ended, or has failed to start. */
@@ -131,7 +131,7 @@ const maxIntervalMs = 1000;
 const killTimeoutMs = 120_000;
 const killWaitMs = 5000;
 
-/** @param id the daemon's exec ID. */
+/** Creates access to the state of a command. @param id the daemon's exec ID. */
 function execState(parts: DockerParts, id: string) {
   const { docker, clock, host, log } = parts;
   const inspect = (signal: AbortSignal) => docker.request<ExecInspection>({ path: `/exec/${id}/json` }, signal);
@@ -165,12 +165,12 @@ function execState(parts: DockerParts, id: string) {
     try {
       const { Pid: pid, Running: running } = await pollUntil(hasStarted, timeout);
       if (!running || pid === 0) return;
-      // The shell's builtin: some machines have no `kill` program.
+      // This uses the shell's builtin, as some machines have no `kill` program.
       const argv = script('kill -s "$1" "$2"', how, String(pid));
       const { code, stderr } = await host.run(argv, { signal: timeout });
       if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot kill a command in a container");
     } catch (error) {
-      // The command ended with its container.
+      // If the exec is missing, the command has ended with its container.
       if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot kill a command in a container");
     }
   }

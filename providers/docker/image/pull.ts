@@ -53,7 +53,8 @@ export async function pull(
   }
 }
 
-/** Once the response has begun, the daemon reports failure in a message, sometimes with an HTTP status. */
+/** Handles one message of the response. Once the response has begun, the daemon reports failures in messages, some with an HTTP
+ *  status. */
 function handleMessage(message: PullMessage, add: (message: PullMessage) => void): void {
   const { error, errorDetail } = message;
   if (error === undefined && errorDetail === undefined) return add(message);
@@ -94,7 +95,7 @@ function watchProgress(clock: Clock, idle: () => boolean) {
   };
 }
 
-/** Header with the registry credentials of one call; empty without credentials.
+/** Returns the header with the registry credentials of one call; empty without credentials.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#section/Authentication */
 export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<string, string>> {
   if (!auth) return {};
@@ -169,8 +170,8 @@ export function createPullTracker() {
       layers.set(id, nextLayer(layers.get(id), stage, status === "Downloading" ? progressDetail : undefined));
     },
     progress: () => progressOf([...layers.values()]),
-    /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. Engines 25 to 27 with containerd's
-     *  image store send nothing while they unpack: there every unfinished layer has been fetched. */
+    /** True while no data is expected from the registry, because layers are being unpacked or wait for other pulls. Engines 25 to
+     *  27 with containerd's image store report nothing while they unpack; then all unfinished layers have been fetched. */
     idle(): boolean {
       const now = new Set([...layers.values()].map(({ stage }) => stage));
       return now.has("extracting") || ((now.has("waiting") || now.has("fetched")) && !now.has("fetching"));

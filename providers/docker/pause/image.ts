@@ -96,7 +96,7 @@ function throwIfError(line: unknown): void {
 
 const blockBytes = 512;
 
-/** A reproducible tar archive (ustar) of one executable file, owned by root, dated to the epoch.
+/** Creates a reproducible tar archive (ustar) of one executable file, owned by root, dated to the epoch.
  *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html#tag_20_94_13_06 */
 export function tarOfProgram(name: string, data: Uint8Array): Buffer {
   const padding = Buffer.alloc((blockBytes - (data.length % blockBytes)) % blockBytes);

@@ -10,17 +10,17 @@ export interface PortForwardProgram {
   readonly connected: RegExp;
 }
 
-/** socat's address for its standard streams that closes standard output when the server has sent everything. Since version 1.8 the short
- *  form, `-`, does not.
+/** Address of the standard streams, in socat's syntax, that closes standard output when the server has sent everything. Since
+ *  version 1.8 the short form, `-`, does not.
  *  @see http://www.dest-unreach.org/socat/doc/socat.html#ADDRESS_STDIO */
 const standardStreams = "STDIN!!STDOUT,shut-close";
 
-/** Prints the first of these programs on the target. Netcats are unsuitable: OpenBSD's does not report that the server
- *  closed the connection, the traditional one does not half-close towards the server, and BusyBox' drops the client's
- *  data once the server has half-closed. */
+/** Shell script that prints the name of the first of these programs that the target has. Netcats are unsuitable: OpenBSD's does
+ *  not report that the server closed the connection, the traditional one does not half-close towards the server, and BusyBox'
+ *  drops the client's data once the server has half-closed. */
 export const findProgramScript = (): string => directoryText("find-program.sh");
 
-/** The program that `findProgramScript` printed; undefined if none was found. */
+/** Returns the program whose name `findProgramScript` printed; undefined if none was found. */
 export function relayProgram(name: string): PortForwardProgram | undefined {
   return programs[name.trim()];
 }

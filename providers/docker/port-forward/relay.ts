@@ -91,7 +91,8 @@ function limitConnections(connect: ConnectToPort, slots: ForwardSlots): ConnectT
   };
 }
 
-/** @throws CodedError unavailable with the system's message: hosts use that code for a refusal. */
+/** Connects to an address. @throws CodedError unavailable with the system's message; hosts use that code for a refused
+ *  connection. */
 async function dial(host: Pick<Host, "dial">, address: string, port: number, signal: AbortSignal): Promise<Duplex> {
   try {
     return await host.dial({ host: address, port }, signal);
@@ -185,7 +186,7 @@ function stderrUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> 
   });
 }
 
-/** The system's error message: the end of the last line that is not one of socat's notices or warnings. */
+/** Returns the system's error message: the end of the last line that is not a notice or warning of socat. */
 function errorIn(text: string): string {
   const lines = text
     .trim()

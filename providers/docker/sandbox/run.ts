@@ -58,7 +58,7 @@ async function dependenciesExist(
   return all.every(Boolean);
 }
 
-/** Settings common to all sandboxes of this daemon, and this sandbox's security options. */
+/** Determines the settings common to all sandboxes of this daemon, and this sandbox's security options. */
 async function sandboxSettings(
   { parts, capabilities, sandboxImage }: DockerSandboxDeps,
   security: Parameters<typeof sandboxSecurity>[0],

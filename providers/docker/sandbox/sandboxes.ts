@@ -93,7 +93,7 @@ async function stopSandbox(
   return sandbox;
 }
 
-/** @returns the sandbox before the removal, if it existed. */
+/** Removes a sandbox and its containers. @returns the sandbox before the removal, if it existed. */
 async function removeSandbox(
   parts: DockerParts,
   id: string,
@@ -114,7 +114,7 @@ function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** CRI status of a sandbox from its container's inspection.
+/** Returns the CRI status of a sandbox from the inspection of its container.
  *  @param networkId the pods' network, whose address comes first. */
 function sandboxStatus(
   { Id, Name, Created, State, Config, HostConfig, NetworkSettings }: ContainerInspectInfo,
@@ -163,12 +163,12 @@ export function sandboxMetadata(name: string, labels: Labels): PodSandboxMetadat
   return PodSandboxMetadata.fromPartial({ name: podName, namespace, uid, attempt: parsed?.attempt ?? 0 });
 }
 
-/** Any sandbox that is not running is not ready. */
+/** Returns the CRI state of a sandbox: not ready unless it is running. */
 function sandboxState(status: string): PodSandboxState {
   return status === "running" ? PodSandboxState.SANDBOX_READY : PodSandboxState.SANDBOX_NOTREADY;
 }
 
-/** The sandbox's addresses in the pods' network, IPv4 first. */
+/** Returns the sandbox's addresses in the pods' network, IPv4 first. */
 function sandboxNetwork(
   { Networks }: ContainerInspectInfo["NetworkSettings"],
   networkId: string | undefined,

@@ -73,7 +73,7 @@ export function dockerStats(parts: DockerParts): Required<Stats> {
   };
 }
 
-/** Containers or sandboxes of this node that match the filter. */
+/** Lists containers or sandboxes of this node that match the filter. */
 async function matching(
   parts: DockerParts,
   type: string,
@@ -109,8 +109,8 @@ export interface MeasuredContainer {
   readonly usage: Usage | undefined;
 }
 
-/** A pod's usage: the sum of its sandbox and running containers, and the sandbox's network. Docker does not measure
- *  pods, so usage of ended containers is missing. */
+/** Returns a pod's usage: the sum of its sandbox and running containers, and the sandbox's network. Docker does not measure pods,
+ *  so the usage of ended containers is missing. */
 export function podStats(
   sandbox: ContainerInfo,
   sandboxUsage: Usage | undefined,
@@ -170,7 +170,7 @@ async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSi
 /** Usage of a container's writable layer; undefined while unknown. */
 type WritableLayer = (containerId: string) => FilesystemUsage | undefined;
 
-/** Writable layer usage of this node's containers, in one request: the daemon walks every layer for it. */
+/** Measures the writable layers of this node's containers in one request, for which the daemon walks every layer. */
 function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
   const { clock, log } = parts;
   const layersDirectory = createLayersDirectory(parts);

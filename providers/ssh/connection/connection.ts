@@ -43,9 +43,9 @@ export interface Connection extends ChannelTransport {
   close(): void;
 }
 
-/** Below OpenSSH's default of ten sessions per connection (MaxSessions). */
+/** Assumed limit of sessions per connection, below OpenSSH's default of ten (MaxSessions). */
 const defaultSessionLimit = 8;
-/** A dead peer is detected within keepaliveIntervalMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
+/** Keepalive settings: a dead peer is detected within keepaliveIntervalMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
 const keepaliveIntervalMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
@@ -58,7 +58,8 @@ export interface ConnectDeps {
   readonly reverse?: Pick<ReverseTunnel, "open" | "reportHostKey">;
 }
 
-/** Connects and logs in, through the jump hosts of proxyJump. @throws LinkError with the reason and a sentence. */
+/** Connects and logs in, through the jump hosts of proxyJump. @throws LinkError with the reason and a sentence that names the
+ *  remedy. */
 export async function openConnection(
   config: SshConfig,
   { clock, reverse }: ConnectDeps,
@@ -169,7 +170,7 @@ async function logIn(
     close() {
       reportLoss(new Error("closed by graftlet"));
       client.end();
-      // A dead peer would never close its half.
+      // A dead peer would never close its side of the connection.
       if (socket instanceof Socket) socket.destroySoon();
       else socket.end();
     },
@@ -382,7 +383,7 @@ export function channelRefusal(error: unknown): number | undefined {
   return typeof error.reason === "number" ? error.reason : 0;
 }
 
-/** Turns an ssh2 call with a callback into a promise. @throws the call's errors. */
+/** Returns a promise for an ssh2 call that takes a callback. @throws the call's errors. */
 export function fromCallback<Channel = ClientChannel>(
   call: (done: (error: Error | undefined, channel: Channel) => void) => void,
 ): Promise<Channel> {

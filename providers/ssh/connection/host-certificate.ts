@@ -10,7 +10,7 @@ import { WireReader } from "./wire-reader.ts";
 export interface CertificateTrust {
   /** The host's name or address as dialled, without a port. */
   readonly host: string;
-  /** Milliseconds since the epoch. */
+  /** Current time, milliseconds since the epoch. */
   readonly now: number;
   /** True for a certificate authority trusted for this host. @param key in SSH's wire format, as below. */
   isAuthority(key: Buffer): boolean;

@@ -8,7 +8,7 @@ import { type CertificateTrust, certificateRefusal } from "./host-certificate.ts
 import { certificateName, plainName, signatureAlgorithms } from "./key-algorithms.ts";
 import { LinkError } from "./link-state.ts";
 
-/** The check of one connection's host key. */
+/** Checks the host key of one connection. */
 export interface HostKeyCheck {
   /** Signature algorithms offered to the target, those of known keys first, so that the target presents a key that can be compared. */
   readonly algorithms: readonly string[];

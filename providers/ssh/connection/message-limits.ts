@@ -158,7 +158,7 @@ function isData(type: number): boolean {
 }
 
 function isLoginMessage(type: number): boolean {
-  // By the time USERAUTH_SUCCESS arrives, the login counts as complete.
+  // ssh2 marks the login as complete before it passes USERAUTH_SUCCESS on, so this message does not count.
   if (type === loginDone) return false;
   return (
     type === message.serviceRequest ||

@@ -11,7 +11,7 @@ export interface SshPeer {
 }
 
 export interface PeerChannels {
-  /** ID of the newest channel; the next one gets the next number. */
+  /** ID of the newest channel; the next channel gets the next number. */
   _cur: number;
   /** @returns true for a channel that the peer is opening and that has been neither accepted nor refused. */
   get(id: number): PeerChannel | PeerSession | ((...args: never[]) => void) | true | undefined;

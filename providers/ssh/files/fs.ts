@@ -130,7 +130,7 @@ function asProgram(script: string): string {
   return `${prelude()}\n{ ${script}\n} </dev/null\necho ${changesMade}\n`;
 }
 
-/** @throws the failure of the first change that was not made, if any. */
+/** Checks how many changes were made. @throws the error of the first change that failed, if any. */
 function throwFirstFailure(changes: readonly FileChange[], made: number, stderr: Buffer): void {
   const failed = changes[Number.isInteger(made) ? made : 0];
   if (!failed) return;

@@ -18,7 +18,7 @@ export interface WatcherOptions {
 const pollIntervalMs = 1000;
 /** Timeout for inotifywait to set up its watches, one per entry of a directory, milliseconds. */
 const setUpTimeoutMs = 60_000;
-/** Limit of a line of its output, bytes: a path has at most 4096. */
+/** Maximum length of a line of inotifywait's output, bytes. A path has at most 4096. */
 const maxLineBytes = 64 * 1024;
 /** A shell's exit codes for a program that it cannot execute or find. */
 const [cannotExecute, notFound] = [126, 127];
@@ -52,7 +52,7 @@ interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
   readonly signal: AbortSignal;
 }
 
-/** @returns false when inotifywait exists but cannot be run. */
+/** Watches with inotifywait. @returns false if inotifywait exists but cannot be run. */
 async function* watchByInotify(
   notifier: HostProcess,
   { path, fs, clock, signal }: Watched,

@@ -103,7 +103,8 @@ function abandon(io: Duplex, stderr: Readable): void {
   stderr.resume();
 }
 
-/** Returns a script that prints the marker once the shell has read the script's last line: later input is the command's. */
+/** Returns a script that prints the marker once the shell has read the script's last line: everything after that is the command's
+ *  input. */
 function script(argv: readonly string[], marker: string): string {
   const program = quoteAll(argv.slice(0, 1));
   return [

@@ -43,7 +43,7 @@ function createHostKeyRecords() {
   };
 }
 
-/** @param name name of the node, for messages. */
+/** Creates the set of a node's reverse connections. @param name name of the node, for messages. */
 export function createReverseConnections(name: string, clock: Clock) {
   let live: readonly ReverseConnection[] = [];
   const hostKeys = createHostKeyRecords();

@@ -81,7 +81,7 @@ class ReverseListener {
     this.#name = name;
   }
 
-  /** @param empty called when the last node has left. */
+  /** Adds a node to the listener. @param empty called when the listener is no longer used. */
   join(reverse: ReverseTunnelConfig, node: ReverseNode, empty: () => void): ReverseTunnel {
     const connections = createReverseConnections(node.nodeName, node.clock);
     const entry: NodeEntry = { ...node, reverse, connections, keys: createKeyReader(reverse, node) };
@@ -108,7 +108,7 @@ class ReverseListener {
     };
   }
 
-  /** @param empty called when the listener is not used any more. */
+  /** Accepts enrolments until the result is disposed of. @param empty called when the listener is no longer used. */
   async acceptEnrolments(on: ListenerConfig, deps: EnrolmentDeps, empty: () => void): Promise<AsyncDisposable> {
     this.#enrolment = deps;
     const stop = async () => {

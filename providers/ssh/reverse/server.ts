@@ -109,11 +109,11 @@ export async function startReverseServer(options: ReverseServerOptions) {
       sockets.delete(socket);
     });
     ssh.injectSocket(socket);
-    // ssh2 has paused the socket until it listens itself.
+    // The socket stays paused until ssh2 listens, too.
     socket.on("data", count);
   });
   await listening(net, address, port);
-  // For example too many open files: pending connections are accepted later.
+  // The cause may be too many open files; pending connections are accepted later.
   net.on("error", (err) => log.warn({ err }, "cannot accept reverse connection"));
   const rejectionLog = logRejections(limiter, clock, log);
   return {
@@ -258,7 +258,7 @@ function isAuthorized(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAu
   return verdict === true;
 }
 
-/** Serves a machine that has logged in: accepts its forward. */
+/** Accepts the forward of a machine that has logged in. */
 function acceptForward(
   client: ServerConnection,
   {

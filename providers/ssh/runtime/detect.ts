@@ -82,7 +82,7 @@ function triedText(one: AnsweringRuntime | FailedSocket): string {
   return "why" in one ? `${one.socket} (${one.why})` : one.socket;
 }
 
-/** @throws errors of an unreachable target. */
+/** Checks whether a runtime answers at a socket. @throws errors of an unreachable target. */
 async function probeSocket(
   { host, createRuntime }: DetectDeps,
   socket: string,
@@ -123,7 +123,8 @@ async function choosePreferred(
   return answering.find((_, at) => statuses[at] && hasNetwork(statuses[at])) ?? answering[0];
 }
 
-/** @throws errors of an unreachable target, which say nothing about its sockets. */
+/** Returns the reason why a socket cannot be used. @throws errors of an unreachable target, which say nothing about its
+ *  sockets. */
 function failureText(error: unknown): string {
   if (hasCode(error, "cancelled", "deadline_exceeded")) throw error;
   return hasCode(error, "not_found") ? "does not exist" : messageOf(error);

@@ -131,7 +131,7 @@ function probeScript({ sudo }: SshConfig): string {
     // Only OpenBSD's nc shuts down its side when its input ends (-N), and connects to sockets by path (-U).
     'gl_relays() { [ "$1" != nc ] || case $(nc -h 2>&1 </dev/null) in *-N*) ;; *) return 1;; esac; }',
     `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && gl_relays "$gl_f" && printf '%s ' "$gl_f"; done; echo`,
-    // A shell that does not lead its process group shares the SSH server's.
+    // If the shell is not the leader of its process group, that group is the SSH server's.
     'if [ "$gl_group" = $$ ]; then gl_own=; else gl_own=setsid; fi',
     "for gl_f in stat readlink awk head dd $gl_own; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
     "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",

@@ -20,7 +20,7 @@ export interface ShellRequest {
   readonly script: string;
   /** Shell words printed as the outcome, expanded after the script; default `"$?"`. */
   readonly outcome?: string;
-  /** Limit of each stream, bytes. */
+  /** Maximum size of each output stream, bytes; the rest is dropped. */
   readonly maxBytes: number;
 }
 
@@ -199,7 +199,7 @@ const maxWordsBytes = 80;
  *  in ticks since boot; 0 if /proc does not show it. With sudo that process is sudo. */
 export const identifyScript = (): string => programText("providers/ssh/shell/identify.sh");
 
-/** Functions loaded into every shell: prelude.sh, and those of identify.sh and removal.sh. */
+/** Functions loaded into every shell, from prelude.sh, identify.sh and removal.sh. */
 export const prelude = (): string =>
   [programText("providers/ssh/shell/prelude.sh"), identifyScript(), programText("providers/ssh/shell/removal.sh")].join(
     "\n",

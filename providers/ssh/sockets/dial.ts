@@ -27,7 +27,7 @@ export interface DialerOptions {
 const never = new AbortController().signal;
 /** Timeout for opening a connection, milliseconds: longer than the kernel's connect timeout, about 130 s. */
 const openTimeoutMs = 180_000;
-/** RFC 4254 §5.1: administratively prohibited. */
+/** Reason code of a refused channel: administratively prohibited (RFC 4254 §5.1). */
 const prohibited = 1;
 
 /** Creates `Host.dial`, which opens connections from the target as channels of the link. It uses a relay program instead if sshd

@@ -208,7 +208,7 @@ function bindTcp(
 async function forwardUnix(connection: Connection, at: { readonly unix: string }, accept: Accept): Promise<Forwarding> {
   const { client } = connection;
   const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown, refuse: () => void) => {
-    // Typed as a server's channel, but it is a client's, as for TCP.
+    // ssh2's types declare a server's channel, but it is a client's, as for TCP.
     if (socketPath === at.unix) accept({ connection, take: () => take() as ClientChannel, refuse });
   };
   client.on("unix connection", onUnix);
