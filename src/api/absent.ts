@@ -43,7 +43,7 @@ export function loggedEvents(log: Logger): EventSink & Runnable {
   };
 }
 
-/** A Node watch without a Node object. */
+/** Node watch of a standalone node, which has no Node object. */
 export const noNode: NodeWatch = {
   name: "no node",
   run: onAbort,
@@ -53,7 +53,7 @@ export const noNode: NodeWatch = {
   onChange: () => () => undefined,
 };
 
-/** A Service watch without Services. */
+/** Service watch of a standalone node, which has no Services. */
 export const noServices: ServiceWatch = {
   name: "no services",
   run: onAbort,

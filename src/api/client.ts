@@ -23,7 +23,7 @@ export interface RequestMeasures {
   /** Size of a request's body (`sent`), or of the response body that the caller gets (`received`). */
   sent(method: string, host: string, bytes: number): void;
   received(method: string, host: string, bytes: number): void;
-  /** A request has waited for the client's own rate limit. */
+  /** A request has been delayed by the client's own rate limit. */
   delayed(method: string, host: string, ms: number): void;
 }
 
@@ -56,9 +56,9 @@ export interface WatchEvent<T> {
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 export interface ApiClient {
   get<T>(path: string, options: CallOptions): Promise<T>;
-  /** A plain text response, such as one proxied through the API server. */
+  /** Returns a plain text response, for example of a proxied request. */
   text(path: string, options: CallOptions): Promise<string>;
-  /** One page: follow `metadata.continue` for more. */
+  /** Lists one page of objects; `metadata.continue` leads to the next. */
   list<T>(path: string, options: CallOptions): Promise<ObjectList<T>>;
   create<T>(path: string, body: object, options: CallOptions): Promise<T>;
   update<T>(path: string, body: object, options: CallOptions): Promise<T>;
@@ -67,7 +67,7 @@ export interface ApiClient {
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
   /** Events as they arrive; ends when the server ends the watch, throws when the connection breaks. An ERROR event is thrown. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
-  /** The same client with its own rate limit; with undefined, without rate limit and write throttle. */
+  /** Returns the same client with a separate rate limit; if `limit` is undefined, without rate limit and write throttle. */
   limited(limit: RateLimit | undefined): ApiClient;
   readonly health: HealthReader;
 }
@@ -85,7 +85,7 @@ export interface ApiClientDeps extends ClockAndLog {
   readonly tracer?: Tracer;
 }
 
-/** Retries of a call that the server asks to repeat later; client-go's number. */
+/** Maximum number of retries of a call that the server asks to repeat later; client-go's value. */
 const maxRetries = 10;
 const maxRetryDelayMs = 60_000;
 const patchTypes = {
@@ -105,8 +105,8 @@ interface ApiClientParts {
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
-/** A client for one API server. Sends no request by itself: while the server is unreachable, each call fails with `unavailable`, and
- *  `health` reports it.
+/** Creates a client for one API server. It sends no requests by itself. While the server is unreachable, each call fails with
+ *  `unavailable`, and `health` reports it.
  *  @throws CodedError, one sentence, if the access configuration is unusable. */
 export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposable {
   const { clock, log } = deps;

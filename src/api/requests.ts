@@ -92,7 +92,7 @@ export function createRequests() {
   };
 }
 
-/** The coded error for a request without a response. */
+/** Returns the coded error for a request without a response. */
 export function unreachable(server: URL, error: unknown, signal: AbortSignal | undefined): CodedError {
   if (signal?.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;

@@ -8,7 +8,7 @@ export type TokenKind = "signed" | "jwt" | "other";
 /** Headers of valid tokens. A header names the signing key; all tokens signed with that key have the same header. */
 export type TokenSigners = ReturnType<typeof createTokenSigners>;
 
-/** Number of signing keys of the cluster, current and former. */
+/** Maximum number of remembered signing keys of the cluster, current and former. */
 const maxSigners = 16;
 /** Longest headers and payloads that are inspected, characters. */
 const maxLength = { head: 1024, payload: 8192 };

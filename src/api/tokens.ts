@@ -11,7 +11,7 @@ import type { ApiClient } from "./client.ts";
 import type { TokenSigners } from "./token-signers.ts";
 
 export interface TokenRequest {
-  /** Empty: the API server's own audience. */
+  /** Audience of the token; empty for the API server's own. */
   readonly audience: string;
   readonly expirationSeconds: number;
   /** Required UID of the service account; undefined for any. */

@@ -84,7 +84,7 @@ export async function serveCommandOverSpdy(
   await connection.close();
 }
 
-/** Streams that must be open before the command runs. The first two versions have no resizing. */
+/** Returns the streams that must be open before the command runs. The first two versions have no resizing. */
 function requiredStreams({ stdin, stdout, stderr, tty }: CommandRequest, protocol: CommandProtocol): string[] {
   const resizes = protocol === "v4.channel.k8s.io" || protocol === "v3.channel.k8s.io";
   const requested = { error: true, stdin, stdout, stderr, resize: tty && resizes };

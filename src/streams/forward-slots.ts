@@ -45,7 +45,7 @@ export async function waitForSlot(
   }
 }
 
-/** The slots of one node, all free. */
+/** Creates the slots of one node, all free. */
 export function createForwardSlots(clock: Pick<Clock, "monotonic">) {
   const held = new Set<HeldSlots>();
 

@@ -29,8 +29,9 @@ export interface ForwardedConnection {
  *  @throws if the client broke off: the runtime may need a moment longer. */
 export type ForwardPort = (connection: ForwardedConnection) => Promise<void>;
 
-/** Forwards connections to where `connect` connects to. A client gets an error message if the connection failed, or broke off before it
- *  sent anything. A connection that breaks off later is only closed, because clients abandon all their forwarded connections on an error. */
+/** Forwards connections to the address that `connect` connects to. A client gets an error message if the connection failed, or
+ *  was aborted before it sent anything. A connection that is aborted later is only closed, because clients give up all their
+ *  forwarded connections on an error. */
 export function forwardTo(connect: ConnectPort, log: Logger): ForwardPort {
   return async ({ port, data, gone, onError, onRemoteEnd }) => {
     const signal = untilClosed(data, gone);
@@ -81,7 +82,7 @@ export function relayForwards(runtime: SpdyClient): ForwardPort {
   };
 }
 
-/** A signal that aborts when the client disconnects or breaks this connection off. */
+/** Returns a signal that aborts when the client disconnects or aborts this connection. */
 function untilClosed(data: Duplex, gone: AbortSignal): AbortSignal {
   const closed = new AbortController();
   data.once("close", () => {

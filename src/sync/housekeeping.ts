@@ -14,7 +14,7 @@ export interface HousekeepingMeasures {
   cleanedUp(pods: number, failed: number): void;
 }
 
-/** Orphans: pods in the runtime without a worker. */
+/** Metrics of orphans: pods in the runtime without a worker. */
 export interface OrphanMeasures {
   /** An orphaned pod was found in the runtime. */
   orphanFound(): void;

@@ -52,7 +52,7 @@ export interface PassDeps extends PlaceholderDeps, ClockAndLog {
   readonly statusOf: (pod: DesiredPod, observed: RuntimePod, ending: boolean) => PodStatus;
   /** Called with the reason for each pod that is rejected during a sync pass. */
   readonly onRejected: (reason: string) => void;
-  /** Why pods cannot get a network, or undefined. */
+  /** Reason why pods cannot get a network; undefined if they can. */
   readonly networkError: () => string | undefined;
   /** KubeletConfiguration.syncFrequency, milliseconds: an unchanged pod is synced again after 1 to 1.5 times this. */
   readonly syncMs: number;
@@ -119,7 +119,7 @@ export function createPasses(deps: PassDeps): Passes {
   const { inspect, report } = createPodObserver({ ...deps, needsInspection });
   const context: PassContext = { ...deps, needsInspection, inspect, report };
   return {
-    // The pod fails if the node cannot run it, or if it exceeds its activeDeadlineSeconds: then the pass is aborted.
+    // Fails the pod if the node cannot run it. If it exceeds its activeDeadlineSeconds, the pass is aborted and the pod fails.
     // See https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#detailed-behavior
     async sync(pod, signal) {
       const msLeft = () => msUntilDeadline(deps, pod);
@@ -151,7 +151,7 @@ export function createPasses(deps: PassDeps): Passes {
       deps.prober.remove(uid);
       const after = await inspect(uid, pod, signal);
       if (isAlive(after)) throw new Error("containers or sandbox still run after the pod was killed");
-      // Before the end is reported: the control plane then frees what was allocated to the pod.
+      // This precedes the report of the end, after which the control plane frees what was allocated to the pod.
       for (const manager of deps.managers) await manager.unpreparePod?.(uid, signal);
       if (pod) report(pod, after, true, eviction);
     },
@@ -169,8 +169,8 @@ export function createPasses(deps: PassDeps): Passes {
   };
 }
 
-/** Milliseconds until the pod exceeds its activeDeadlineSeconds, counted from its start time, even if another agent started it; Infinity
- *  without a deadline. A pod that has not started has its full time. */
+/** Returns the milliseconds until the pod exceeds its activeDeadlineSeconds, counted from its start time, even if another agent
+ *  started it; Infinity without a deadline. A pod that has not started has its full time left. */
 function msUntilDeadline({ statuses, clock }: PassDeps, { metadata, spec, status: shown }: DesiredPod): number {
   if (spec.activeDeadlineSeconds === undefined) return Number.POSITIVE_INFINITY;
   const { startTime } = statuses.get(metadata.uid) ?? shown ?? {};
@@ -210,7 +210,7 @@ async function unmountVolumes(
   }
 }
 
-/** Reconciles the runtime's pod with the spec, as far as one pass can. */
+/** Runs one pass, which brings the pod in the runtime closer to its spec. */
 async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSignal): Promise<PassResult> {
   const { resizes, needsInspection, inspect, report } = deps;
   const pod = resizes.allocatedPod(desired);

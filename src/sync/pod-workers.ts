@@ -34,7 +34,7 @@ export function createPodWorkers(deps: PodWorkersDeps) {
     const known = workers.get(uid);
     if (known) return known;
     const publish = (view: WorkerView) => {
-      // A forgotten worker must not write its record again.
+      // A worker that was dropped must not write its record again.
       if (workers.get(uid) !== created) return;
       const before = column.get(uid)?.phase;
       column.set(uid, view);

@@ -26,11 +26,11 @@ const adoptionDelayMs = 1_000;
 const firstRuntimeDelayMs = 100;
 const maxRuntimeDelayMs = 5_000;
 
-/** Counts pods on their way to their workers. */
+/** Metrics of pods until they have a worker. */
 export interface SyncLoopMeasures {
   /** A source has reported pods for the first time. */
   seen(pods: readonly Pod[]): void;
-  /** A pod is gone and its data can be dropped. */
+  /** A pod is gone; its data can be dropped. */
   forget(uid: string): void;
   /** A pod was not admitted. */
   rejected(reason: string): void;
@@ -91,11 +91,11 @@ export function createSyncLoop(deps: SyncLoopDeps) {
   const handle = async (update: QueueItem, signal: AbortSignal) => {
     if ("freed" in update) return retryPending(update.freed, signal);
     if ("resumed" in update) return addAll(stillDesired(desired, update), signal);
-    // Before the pod's record is deleted: its worker must be terminating by then.
+    // This precedes the deletion of the pod's record, because its worker must be terminating by then.
     if (update.op === "REMOVE") for (const pod of update.pods) if (!isMirrorPod(pod)) remove(pod);
     manager.applyUpdate(update);
     if (update.op === "ADD") return addAll(update.pods, signal);
-    // The resize is decided before a worker sees the new spec.
+    // Decide on the resize before a worker sees the new spec.
     if (update.op === "UPDATE" && recordRequests(update.pods)) await retryPending("pod_updated", signal, update.pods);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileStaticPod(deps, pod);
@@ -200,7 +200,7 @@ function createResizeRequests(deps: SyncLoopDeps) {
   };
 }
 
-/** Adds a pod: it gets a worker, is rejected, or waits. */
+/** Adds a pod: it gets a worker, is rejected, or waits in the static queue. */
 async function add(deps: SyncLoopDeps, staticQueue: StaticQueue, pod: DesiredPod, signal: AbortSignal): Promise<void> {
   const { worker, workers, isPlaceholder } = deps;
   if (isMirrorPod(pod)) return handleMirrorPodAdd(deps, pod);
@@ -219,7 +219,7 @@ function admit(deps: SyncLoopDeps, pod: DesiredPod, signal: AbortSignal): Promis
   return admission.admit(resizes.allocatedPod(pod), admitted(deps).map(resizes.effectivePod), signal);
 }
 
-/** The resumed pods, without those that were removed meanwhile. */
+/** Returns the resumed pods, without pods that were removed meanwhile. */
 function stillDesired(pods: PodStore, { resumed }: Resumed): readonly DesiredPod[] {
   return resumed.flatMap((uid) => pods.get(uid) ?? []);
 }
@@ -267,7 +267,7 @@ function handleMirrorPodAdd(deps: SyncLoopDeps, mirror: DesiredPod): void {
   statuses.reconcile(pod, adoptionDelayMs);
 }
 
-/** Admitted pods that hold resources. */
+/** Returns the admitted pods that hold resources. */
 function admitted({ worker, desired, podCache, isPlaceholder }: SyncLoopDeps): readonly DesiredPod[] {
   return worker.entries().flatMap(([uid, view]) => {
     const pod = desired.get(uid);

@@ -32,7 +32,7 @@ export class SpdyClient {
   constructor(socket: Duplex) {
     this.#socket = socket;
     socket.on("error", () => undefined);
-    // Bytes read before a proper end may still be passing through the sink.
+    // After a proper end, bytes that were read before may still be in the sink.
     socket.once("close", () => socket.readableEnded || this.#endAll());
     socket.pipe(this.#sink());
   }
