@@ -21,7 +21,7 @@ export interface GrpcChannel {
     signal: AbortSignal,
     limit?: CallTimeout,
   ): Promise<Response>;
-  /** Server stream. Ends when the signal aborts; throws when the stream breaks or the server ends it. */
+  /** Starts a server stream. It ends when the signal aborts; throws when the stream breaks or the server ends it. */
   stream<Request, Response>(
     method: GrpcMethod<Request, Response>,
     request: Request,

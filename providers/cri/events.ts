@@ -92,7 +92,7 @@ function criSource(runtime: GrpcChannel): RuntimeEventSource {
   };
 }
 
-/** Converts a CRI event. A sandbox's own event carries the sandbox's ID as its container ID. */
+/** Converts a CRI event. An event of a sandbox itself has the sandbox's ID as its container ID. */
 export function criEvent(event: ContainerEventResponse): RuntimeEvent {
   const { containerId, containerEventType, podSandboxStatus, createdAt } = event;
   const sandboxId = podSandboxStatus?.id;

@@ -60,7 +60,7 @@ export function criContainers(runtime: GrpcChannel, requestTimeoutMs: number): C
   };
 }
 
-/** Makes calls whose responses are empty. */
+/** Returns a function for calls whose responses are empty. */
 function sender({ call }: GrpcChannel) {
   return async <Request, Response>(
     method: GrpcMethod<Request, Response>,

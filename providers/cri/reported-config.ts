@@ -26,7 +26,7 @@ interface ReportedConfig {
   };
 }
 
-/** The runtime's configuration as reported in its verbose status; undefined if it reports none as JSON. */
+/** Reads the runtime's configuration from its verbose status; undefined if that contains none as JSON. */
 export async function readReportedConfig(
   runtime: GrpcChannel,
   signal: AbortSignal,
@@ -77,8 +77,8 @@ async function lacksImageSubPaths(runtime: GrpcChannel, signal: AbortSignal): Pr
 /** The shim whose options include the cgroup driver: runc's, and those of its drop-in replacements. */
 const runcShim = "io.containerd.runc.v2";
 
-/** The runtime's configuration over CRI; for older containerd, its cgroup driver from the reported configuration.
- *  @throws unimplemented if the runtime reports it in neither way. */
+/** Reads the runtime's configuration over CRI, or, for older versions of containerd, the cgroup driver from the verbose status.
+ *  @throws unimplemented if the runtime reports neither. */
 export async function runtimeConfig(runtime: GrpcChannel, signal: AbortSignal): Promise<RuntimeConfig> {
   try {
     return await runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal);

@@ -102,7 +102,7 @@ class Removal {
     this.#failed(level.name, await this.#attempt(fsp.rmdir(within.at(level.name))));
   }
 
-  /** @returns the error, if the entry is still there. */
+  /** Awaits a removal. @returns its error; undefined if it succeeded. */
   async #attempt(removal: Promise<void>): Promise<unknown> {
     try {
       await removal;
@@ -140,7 +140,7 @@ async function close(level: Level): Promise<void> {
 
 /** Lists the entries of a directory; none if it has been removed. */
 async function* entriesOf({ path, size }: Directory) {
-  // Latin-1 keeps every byte of a name.
+  // Latin-1 preserves every byte of a name.
   const how = { encoding: "latin1", withFileTypes: true, bufferSize: readBatchSize } as const;
   try {
     for await (const entry of size <= smallDirectoryBytes ? await fsp.readdir(path, how) : await fsp.opendir(path, how))

@@ -83,7 +83,7 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   return { code, stdout: stdout.text(), stderr: stderr.text(), truncated: stdout.truncated() || stderr.truncated() };
 }
 
-/** 128 + SIGKILL. */
+/** Exit code of a killed command: 128 + SIGKILL. */
 const killed = 137;
 
 function collect(stream: Readable, limit: number): { text(): string; truncated(): boolean } {

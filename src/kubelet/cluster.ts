@@ -153,7 +153,7 @@ export function createApiServerTunnels({
 }: NodeContext): Tunnels | undefined {
   const { kubelet, advertisedPort, egressTunnel: configured } = config;
   if (!access || configured === "none" || !kubelet.enableServer) return undefined;
-  // Read only if there are tunnels.
+  // The credentials are read only if there are tunnels.
   let credentials: CredentialSource | undefined;
   const host = /^(0\.0\.0\.0|::)$/.test(kubelet.address) ? "127.0.0.1" : kubelet.address;
   return createTunnels({

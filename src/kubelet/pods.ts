@@ -158,7 +158,7 @@ function createNodeStatusGenerator(
   });
 }
 
-/** A registry that passes pods on to all of the given ones. */
+/** Creates a registry that passes pods on to all given registries. */
 function allOf(registries: readonly ObjectRegistry[]): ObjectRegistry {
   return {
     register: (pod) => registries.forEach((registry) => registry.register(pod)),

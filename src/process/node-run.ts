@@ -150,7 +150,7 @@ function approverOf({ config, clock, log }: NodeRun, account: Account): Approve 
   return createApprover({ client: account.client, nodeName, signer, addresses, clock, log });
 }
 
-/** A standalone node has no identity. */
+/** Returns the identity of a standalone node, which has no credentials for an API server. */
 function standaloneIdentity({
   certDir,
 }: NodeConfig): Pick<Identity, "account" | "store" | "running"> & { access?: AccessFile } {
@@ -182,7 +182,7 @@ interface SetupFailure {
 /** Events of a node that cannot run. */
 type SetupFailures = ReturnType<typeof createSetupFailures>;
 
-/** Longest wait for the API server, milliseconds: the process is about to exit. */
+/** Maximum wait for the API server, milliseconds. It is short, as the process may be about to exit. */
 const timeoutMs = 5_000;
 
 export function createSetupFailures({ nodeName, clock, log }: ClockAndLog & { readonly nodeName: string }) {

@@ -33,7 +33,7 @@ export async function refuseOtherAgent(deps: OtherAgentDeps, signal: AbortSignal
   );
 }
 
-/** The agent that responds on the kubelet's health port, if any. */
+/** Returns the agent that responds on the kubelet's health port, if any. */
 async function kubeletOn(host: Pick<Host, "dial">, instance: string | undefined, signal: AbortSignal): Promise<Agent> {
   const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
   if (!connection) return "none";

@@ -111,7 +111,7 @@ async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Prom
   }
 }
 
-/** The Service of the API server; retries, since a new node has nothing to do until the API server responds. */
+/** Reads the Service of the API server. Retries until the API server responds, since a new node has nothing to do before that. */
 async function kubernetesService({ client, clock, log }: PodNetworkDeps, signal: AbortSignal): Promise<Service> {
   for (;;) {
     try {

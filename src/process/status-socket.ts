@@ -48,7 +48,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Run
         log.warn({ err: error, path }, "cannot create the socket of graftlet status");
         return;
       }
-      // For example too many open files: waiting callers are accepted later.
+      // The cause may be too many open files; waiting callers are accepted later.
       server.on("error", (err) => log.warn({ err }, "cannot accept a connection for graftlet status"));
       await onAbort(signal);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));

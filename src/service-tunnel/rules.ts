@@ -31,7 +31,7 @@ export function tunnelSocket(rootDir: string): string {
   return `/run/${tunnelName(rootDir)}.sock`;
 }
 
-/** Command that fails when the rules are missing. */
+/** Returns the command that fails if the rules are missing. */
 export function rulesCheck(rootDir: string): readonly string[] {
   return ["nft", "list", "chain", "ip", tunnelName(rootDir), "prerouting"];
 }
@@ -65,7 +65,7 @@ export function rulesText(rootDir: string, now: Redirections, before: Redirectio
   return lines.length === 0 ? "" : `${lines.join("\n")}\n`;
 }
 
-/** The IPv6 table, which a kernel may not support: empty if there is nothing to reject. */
+/** Returns the IPv6 table. It is empty if there is nothing to reject, as a kernel may not support it. */
 function ipv6RejectTable(rootDir: string, { ipv6 }: Redirections): string {
   if (!ipv6 || ipv6.pods.length === 0 || ipv6.addresses.length === 0) return "";
   return `table ip6 ${tunnelName(rootDir)} {
@@ -79,7 +79,7 @@ function ipv6RejectTable(rootDir: string, { ipv6 }: Redirections): string {
     }`;
 }
 
-/** Deletes a table whether it exists or not. */
+/** Returns the lines that delete a table, whether it exists or not. */
 function deleteTable(family: "ip" | "ip6", rootDir: string): string[] {
   const table = `${family} ${tunnelName(rootDir)}`;
   return [`add table ${table}`, `delete table ${table}`];
@@ -119,7 +119,7 @@ export async function applyRules({ run }: Pick<Host, "run">, text: string, signa
   if (code !== 0) throw new CodedError("failed_precondition", `nft: ${stderr.trim()}`);
 }
 
-/** Resources of a node's tunnel on its target, at most one: the rules together with the relay's socket. */
+/** Returns the resources of a node's tunnel on its target: at most one, which comprises the rules and the relay's socket. */
 export async function ownedTunnelResources(
   host: Pick<Host, "run" | "fs">,
   rootDir: string,

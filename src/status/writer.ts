@@ -124,7 +124,7 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
   };
 }
 
-/** Until the worker has terminated the pod, containers may be running. */
+/** True if containers of the pod may be running, because the worker has not terminated it yet. */
 function mayRun(worker: WorkerView | undefined): boolean {
   return worker?.phase === "syncing" || worker?.phase === "terminating";
 }
@@ -135,7 +135,7 @@ function mayDelete(pod: ApiPod, { finished }: StatusUpdate): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
 }
 
-/** The newer of two versions of a pod; resource versions are growing decimal numbers.
+/** Returns the newer of two versions of a pod; resource versions are growing decimal numbers.
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions */
 function newer(watched: ApiPod, answered: ApiPod | undefined): ApiPod {
   if (!answered) return watched;
@@ -178,7 +178,7 @@ export function mergeStatus(
   return { ...own, phase, reason, message, conditions: [...others, ...disruptions, ...kubeletConditions] };
 }
 
-/** Transition time of an equal condition that is already shown; undefined if there is none. */
+/** Returns the transition time of an equal condition that is already shown; undefined if there is none. */
 function shownTransitionTime({ type, status }: PodCondition, shown: readonly PodCondition[]): string | undefined {
   return shown.find((one) => one.type === type && one.status === status)?.lastTransitionTime;
 }
