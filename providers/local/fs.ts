@@ -104,7 +104,7 @@ async function lstatAll(
 /** Number of attempts if the file is renamed between opening it and reading its path. */
 const attempts = 5;
 
-/** Opens a file at a path without links, as verified by the kernel's path of the open file.
+/** Opens a file at a path without links. This is verified with the kernel's path of the open file.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html */
 async function openNoFollow(path: string): Promise<HostFile> {
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
@@ -143,7 +143,7 @@ async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
 }
 
 interface LocalFile extends HostFile {
-  /** Its current path without links. */
+  /** Returns the file's current path, without links. */
   currentPath(): Promise<string>;
 }
 

@@ -100,7 +100,7 @@ function runIn(
   });
 }
 
-/** @param answer the exit code, a space, and standard error, ended by a NUL. */
+/** Parses the shell's answer: the exit code, a space, and standard error, ended by a NUL. */
 function parse(answer: Buffer): RunResult {
   const text = answer.subarray(0, -1).toString("utf8");
   const end = text.indexOf(" ");

@@ -150,7 +150,7 @@ async function* entriesOf({ path, size }: Directory) {
   }
 }
 
-/** A path for messages, shortened in the middle. */
+/** Formats a path for messages, shortened in the middle. */
 function formatPath(names: readonly Buffer[]): string {
   const path = names.map((name) => name.toString()).join("/");
   return path.length > maxPathText ? `${path.slice(0, maxPathText / 2)}…${path.slice(-maxPathText / 2)}` : path;

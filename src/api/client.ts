@@ -65,7 +65,8 @@ export interface ApiClient {
   patch<T>(path: string, patch: Patch, options: CallOptions): Promise<T>;
   /** @param body DeleteOptions, such as a grace period or preconditions. */
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
-  /** Events as they arrive; ends when the server ends the watch, throws when the connection breaks. An ERROR event is thrown. */
+  /** Yields events as they arrive. Ends when the server ends the watch; throws when the connection breaks, and for an ERROR
+   *  event. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
   /** Returns the same client with a separate rate limit; if `limit` is undefined, without rate limit and write throttle. */
   limited(limit: RateLimit | undefined): ApiClient;
@@ -155,7 +156,8 @@ interface Call {
   readonly type?: string;
 }
 
-/** @throws CodedError unavailable for a response that no API server sends, for example one mangled by a proxy. */
+/** Parses a response. @throws CodedError unavailable for a response that no API server sends, for example one mangled by a
+ *  proxy. */
 function parsed<T>(text: string, { method, path }: Call): T {
   try {
     return parseJson(text) as T;

@@ -24,13 +24,13 @@ export interface Credentials {
   readonly tls: TlsOptions;
   /** Grows whenever the server, proxy or TLS options have changed. */
   readonly generation: number;
-  /** Authorization and impersonation. */
+  /** Headers for authorization and impersonation. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export type CredentialSource = ReturnType<typeof createCredentials>;
 
-/** Interval between checks of files for a change, milliseconds. */
+/** Interval at which files are checked for changes, milliseconds. */
 const fileCheckIntervalMs = 10_000;
 /** Time after which a token file is read again, milliseconds, as in client-go. */
 const tokenFileMs = 60_000;
@@ -89,7 +89,8 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
   };
 }
 
-/** @param now milliseconds since the epoch; undefined to accept an expired certificate. */
+/** Reads and checks the access configuration. @param now milliseconds since the epoch; undefined to accept an expired
+ *  certificate. */
 function load(from: AccessFile, now: number | undefined) {
   const access = from.read();
   const path = from.name;

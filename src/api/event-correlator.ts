@@ -44,7 +44,7 @@ export function createEventCorrelator(clock: Clock) {
   const seen = createBoundedMap<Pick<EventToWrite, "name" | "count" | "firstTimestamp">>(cacheEntries);
   const names = createNames(clock);
   return {
-    /** @returns undefined if the object has exceeded its event budget. */
+    /** Returns the event to write; undefined if the object has exceeded its event budget. */
     observe(happening: ReportedEvent) {
       const { about, message, key } = aggregate(happening);
       const now = rfc3339(clock.now());

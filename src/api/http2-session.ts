@@ -116,7 +116,8 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   };
 }
 
-/** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns stops the pings. */
+/** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns a function that stops the
+ *  pings. */
 export function pingSession(
   session: ClientHttp2Session,
   {

@@ -26,9 +26,10 @@ export interface RawResponse {
 /** Sends HTTP/1.1 requests over pooled connections. */
 export type Requests = ReturnType<typeof createRequests>;
 
-/** Shorter than the API server's own 90 s, so that a request never meets a connection that the server is closing. */
+/** Time after which an idle connection is closed, milliseconds: shorter than the API server's own 90 s, so that no request is
+ *  sent on a connection that the server is closing. */
 const keepAliveMs = 85_000;
-/** The API server gives up on an ordinary request after 60 s. */
+/** Timeout for a response, milliseconds: the API server gives up on an ordinary request after 60 s. */
 const responseTimeoutMs = 65_000;
 const connectTimeoutMs = 10_000;
 /** TCP keepalive: probes after this much idle time, one per second; ten unanswered ones end the connection (Node's values). This is the
@@ -38,7 +39,7 @@ const tcpKeepAliveMs = 15_000;
 /** Connections are kept for one generation of credentials; older ones close when idle. */
 export function createRequests() {
   let pool: { readonly generation: number; readonly dispatcher: Dispatcher } | undefined;
-  /** Closing connections. */
+  /** Connection pools that are closing. */
   const old = new Set<Dispatcher>();
   const poolFor = (credentials: Credentials): Dispatcher => {
     if (pool?.generation !== credentials.generation) {

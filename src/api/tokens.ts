@@ -45,8 +45,8 @@ const cleanupIntervalMs = 60_000;
  *  connection. */
 const maxConcurrentRequests = 10;
 
-/** Service account tokens bound to the pod that mounts them: refreshed after four fifths of their lifetime, or a day. A token
- *  that cannot be refreshed is used until it expires.
+/** Creates the source of service account tokens, each bound to the pod that mounts it. A token is refreshed after four fifths of
+ *  its lifetime, or a day; if that fails, it is used until it expires.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens */
 export function createTokenSource(deps: {
   readonly client: ApiClient;

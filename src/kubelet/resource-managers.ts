@@ -146,7 +146,7 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
   });
 }
 
-/** @returns undefined with the policy None. */
+/** @returns undefined if the policy is None. */
 async function createNodeMemoryManager(context: NodeContext): Promise<MemoryManager | undefined> {
   const { config, target, metrics, log, partsOf, signal } = context;
   const state = await openMemory(memorySettings(config), target.host, log, signal);

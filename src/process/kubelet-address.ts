@@ -52,7 +52,7 @@ async function serviceOf({ client, namespace }: Account, service: string, signal
   });
 }
 
-/** @param port on which graftlet listens. */
+/** Returns the address and port at which a Service leads to the kubelet API. @param port the port on which graftlet listens. */
 function endpointOf({ metadata, spec }: Service, port: number): KubeletEndpoint {
   const refuse = (why: string) =>
     new CodedError("failed_precondition", `kubeletService ${JSON.stringify(metadata.name)} has no ${why}`);

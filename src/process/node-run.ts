@@ -189,8 +189,8 @@ export function createSetupFailures({ nodeName, clock, log }: ClockAndLog & { re
   const correlator = createEventCorrelator(clock);
   const about = nodeReference(nodeName);
   return {
-    /** Writes the kubelet's event `KubeletSetupFailed` about the Node. A repeated message counts up one event. An API server that does not
-     *  respond delays the caller by a few seconds at most. */
+    /** Writes the kubelet's event `KubeletSetupFailed` about the Node. A repeated message increments the count of one event. An
+     *  API server that does not respond delays the caller by a few seconds at most. */
     async record({ client, standalone, error: cause }: SetupFailure, signal: AbortSignal) {
       if (standalone || signal.aborted) return;
       const message = messageOf(cause);

@@ -108,7 +108,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   return !ends.includes(false);
 }
 
-/** Ports that the process itself, or one of its configured nodes, listens on. */
+/** Returns the ports that the process itself, or one of its configured nodes, listens on. */
 function usedPorts({ nodes, health, page, fleet }: RunNodesOptions): readonly number[] {
   const ofProcess = [health?.port, page?.port, fleet?.listener?.port].filter((port) => port !== undefined);
   return [...ofProcess, ...nodes.flatMap(({ kubelet: { port, healthzPort } }) => [port, healthzPort])];

@@ -59,7 +59,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Run
   };
 }
 
-/** @throws if another process responds on the socket, or it cannot be created. */
+/** Listens on the socket. @throws if another process responds on it, or it cannot be created. */
 async function listenAt(server: Server, path: string): Promise<void> {
   if (isLongSocketPath(path))
     throw new CodedError(

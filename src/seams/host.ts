@@ -21,7 +21,7 @@ export interface FileInfo {
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
-  /** Bytes. */
+  /** Size, bytes. */
   readonly size: number;
   /** Milliseconds since the epoch, by the target's clock. */
   readonly modifiedAt: number;

@@ -52,7 +52,7 @@ export function createDatagramFlows({
   reply,
   open = () => createSocket("udp4"),
 }: DatagramFlowsDeps) {
-  /** By pod address, then by source and destination; oldest first. */
+  /** Flows by pod address, then by source and destination; oldest first. */
   const byPod = new Map<string, Map<string, DatagramFlow>>();
   const takeSendTokens = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);
   const takeReplyTokens = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);

@@ -27,7 +27,7 @@ export const commandProtocols = [
 ] as const;
 export type CommandProtocol = (typeof commandProtocols)[number];
 
-/** Streams that a client may open, with their purposes. */
+/** Types of the streams that a client may open. */
 const streamTypes = ["error", "stdin", "stdout", "stderr", "resize"];
 
 /** Serves a command on a SPDY connection: runs it once all its streams are open. Resolves when client and connection are gone; never

@@ -25,8 +25,9 @@ export interface ForwardedConnection {
   readonly onRemoteEnd?: () => void;
 }
 
-/** Forwards one connection between a client and a port of a pod, until both have ended or either breaks off; `data` is then destroyed.
- *  @throws if the client broke off: the runtime may need a moment longer. */
+/** Forwards one connection between a client and a port of a pod until both sides have ended it, or one has aborted it; then
+ *  destroys `data`.
+ *  @throws if the client has aborted the connection: the runtime may then keep it a little longer. */
 export type ForwardPort = (connection: ForwardedConnection) => Promise<void>;
 
 /** Forwards connections to the address that `connect` connects to. A client gets an error message if the connection failed, or

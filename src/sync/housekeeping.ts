@@ -108,7 +108,8 @@ export function createHousekeeping(deps: HousekeepingDeps): Runnable {
   return runPeriodically({ ...deps, name: "housekeeping", intervalMs: periodMs }, housekeep);
 }
 
-/** With other restart policies, containers of earlier runs would make the pod look completed. */
+/** True if the pod always restarts its containers. With other restart policies, containers of earlier runs would make it look
+ *  completed. */
 function restartsAlways(pod: DesiredPod | undefined): boolean {
   return pod !== undefined && (pod.spec.restartPolicy ?? "Always") === "Always";
 }

@@ -97,7 +97,7 @@ export type MirrorAction =
   | { readonly do: "remove"; readonly mirror: ApiPod }
   | undefined;
 
-/** Next action for the pod of one name. */
+/** Returns the next action for the pod of one name. */
 export function nextAction(
   {
     desired: pods,

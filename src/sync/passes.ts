@@ -262,7 +262,7 @@ async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSig
   return { terminal, requeueAfterMs, ...(error && { error }) };
 }
 
-/** Corrects observations: a container whose start was cut off, and whose end no status has reported, counts as not started.
+/** Corrects observations: a container whose start was interrupted, and whose end no status has reported, counts as not started.
  *  @returns a function of an observation and the IDs of containers whose start has just been refused. */
 function createStartCorrection({ statuses }: PassDeps, desired: DesiredPod) {
   return (observed: RuntimePod, refused: readonly string[] = []): RuntimePod => {
@@ -322,8 +322,9 @@ function isEmpty({ sandboxes, containers }: RuntimePod): boolean {
   return sandboxes.length + containers.length === 0;
 }
 
-/** The status of a pod that its node terminates: Failed with the given reason. As in the kubelet, a preempted or evicted pod whose
- *  containers all exit successfully has Succeeded; a pod past its active deadline fails whatever its containers' exit codes. */
+/** Returns the status of a pod that its node terminates: Failed with the given reason. As in the kubelet, a preempted or evicted
+ *  pod whose containers all exit successfully is Succeeded, but a pod that has exceeded its active deadline fails regardless of
+ *  exit codes. */
 export function evictedStatus(pod: Pod, status: PodStatus, { reason, message, disruption: why }: Eviction): PodStatus {
   if (why === undefined) return { ...status, phase: "Failed", reason, message };
   const others = (status.conditions ?? []).filter(({ type }) => type !== disruptionCondition);

@@ -13,7 +13,7 @@ export interface PodWorkersDeps
   extends Pick<PodWorkerDeps, "passes" | "waitForTarget" | "measures" | "tracer" | "stop">,
     ClockAndLog {
   readonly worker: ColumnWriter<WorkerView>;
-  /** Subscribes to `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
+  /** The workers react to the subscribed signals; `mirrorsChanged` is sent when a worker has finished. */
   readonly signals: Subscribes<"wakeWorker" | "retryFailedPods" | "terminatePod"> & Sends<"mirrorsChanged">;
 }
 

@@ -6,7 +6,7 @@ import { type Idle, createIdle } from "../../lib/idle.ts";
 import { idleTimeoutMs } from "../timeouts.ts";
 
 export interface ChannelsDeps {
-  /** Paused; nothing has been read from it yet. */
+  /** The WebSocket, which is paused; nothing has been read from it yet. */
   readonly ws: WebSocket;
   /** True for text messages: the channel as a digit, the data in base64. */
   readonly base64: boolean;
