@@ -7,13 +7,14 @@ export interface ConfigFieldsOptions {
   /** The provider's name, for messages. */
   readonly provider: string;
   readonly known: readonly string[];
-  /** The remedy for a `providerConfig` that is no map of fields. */
+  /** Remedy in the message for a `providerConfig` that is not a map of fields. */
   readonly write: string;
-  /** Where the fields are, for messages; `providerConfig` by default. */
+  /** Path of the fields, for messages; `providerConfig` by default. */
   readonly at?: string;
 }
 
-/** A `providerConfig` as a map of the provider's fields. @throws CodedError invalid_argument, a sentence with the remedy. */
+/** Reads a `providerConfig` as a map of the provider's fields. @throws CodedError invalid_argument, a sentence with the
+ *  remedy. */
 export function readConfigFields(
   config: unknown,
   { provider, known, write, at = "providerConfig" }: ConfigFieldsOptions,
@@ -23,7 +24,7 @@ export function readConfigFields(
   const unknown = Object.keys(config).find((name) => !known.includes(name));
   if (unknown !== undefined)
     throw invalidField(
-      `${at}.${unknown} is not a field of the ${provider} provider: remove it (it knows ${known.join(", ")}).`,
+      `${at}.${unknown} is not a field of the ${provider} provider: remove it (its fields are ${known.join(", ")}).`,
     );
   return { ...config };
 }
@@ -34,7 +35,7 @@ export function socketPath(value: unknown): string | undefined {
   return path.startsWith("/") ? path : undefined;
 }
 
-/** @param sentence names the field, what is wrong with it, and the remedy. */
+/** Creates the error for an invalid field. @param sentence names the field, the problem and the remedy. */
 export function invalidField(sentence: string): CodedError {
   return new CodedError("invalid_argument", sentence);
 }

@@ -8,7 +8,7 @@ import { GrpcError } from "../../src/lib/grpc-status.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { RuntimeError, runtimeReasons } from "../../src/seams/runtime.ts";
 
-/** Timeout of a unary call: milliseconds, or none except the signal. */
+/** Timeout of a unary call, milliseconds; `none`: only the signal ends the call. */
 export type CallTimeout = number | "none";
 
 /** A gRPC connection to a unix socket of the target. It connects on the first call and reconnects automatically. While the socket does not
@@ -21,7 +21,7 @@ export interface GrpcChannel {
     signal: AbortSignal,
     limit?: CallTimeout,
   ): Promise<Response>;
-  /** Server stream. Ends when the signal aborts; throws when the stream breaks or the server ends it. */
+  /** Starts a server stream. It ends when the signal aborts; throws when the stream breaks or the server ends it. */
   stream<Request, Response>(
     method: GrpcMethod<Request, Response>,
     request: Request,
@@ -44,10 +44,12 @@ export interface ChannelOptions {
 
 const userAgent = "graftlet-cri";
 
-/** Time after which a message stream yields to the event loop, milliseconds: messages that arrived together are decoded without a pause. */
+/** Time after which a message stream yields to the event loop, milliseconds: messages that arrive together would otherwise be
+ *  decoded without a pause. */
 const maxTurnMs = 20;
 
-/** Keepalive pings are off: containerd refuses them, and a unix socket reports at once that its peer is gone. */
+/** Creates a channel. It sends no keepalive pings: containerd refuses them, and a unix socket reports at once that its peer is
+ *  gone. */
 export function createGrpcChannel(options: ChannelOptions): GrpcChannel {
   const { host, path, requestTimeoutMs, callHeaders, clock } = options;
   const connection = createGrpcConnection({ host, clock }, path);
@@ -103,8 +105,9 @@ export function createGrpcChannel(options: ChannelOptions): GrpcChannel {
   };
 }
 
-/** The error of a failed call to a runtime. Its message is the server's alone, as users read it in events; its cause is the gRPC error. A
- *  message that begins with a reason that CRI defines gives a RuntimeError, and an aborted call the signal's reason. */
+/** Creates the error of a failed call. The message is only the server's own, since users read it in events; the cause is the gRPC
+ *  error. Returns a RuntimeError if the message begins with a reason defined by CRI, and the signal's reason if the call was
+ *  aborted. */
 function codedCallError(error: unknown, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
   if (error instanceof GrpcError) {

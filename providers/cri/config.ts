@@ -15,7 +15,7 @@ export interface CriConfig {
 /** Endpoints of KubeletConfiguration; the provider's own fields take precedence. */
 export interface CriDefaults {
   readonly containerRuntimeEndpoint: string;
-  /** Empty for the runtime's endpoint. */
+  /** Endpoint of the image service; empty if it is the same as the runtime's. */
   readonly imageServiceEndpoint: string;
 }
 

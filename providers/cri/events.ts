@@ -26,8 +26,9 @@ export interface CriEventsOptions extends ClockAndLog {
   readonly runtime: GrpcChannel;
 }
 
-/** Events from the runtime's best source: CRI's own (containerd 2), otherwise containerd's event service. A missing source is tried once
- *  per connection, because the runtime may have been upgraded, and logged the first time.
+/** Streams events from the runtime's best source: CRI's own events (containerd 2), otherwise containerd's event service. An
+ *  unsupported source is tried again on each connection, because the runtime may have been upgraded, and is logged the first
+ *  time.
  *  @throws unimplemented if there is no source. */
 export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
   const { runtime, log } = options;
@@ -52,8 +53,8 @@ export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => A
 /** Delay after the probing call's response until the subscription counts as established, milliseconds. */
 const subscribeDelayMs = 50;
 
-/** Yields `listening`, then the source's events. Go servers send no headers before the first message: a subscription is established when a
- *  later call on the same connection has been answered and the stream has not been refused. */
+/** Yields `listening`, then the source's events. Go servers send no headers before the first message, so a subscription counts as
+ *  established when a later call on the same connection has been answered and the stream has not been refused. */
 async function* subscribe(
   source: RuntimeEventSource,
   { runtime, clock }: CriEventsOptions,
@@ -91,7 +92,7 @@ function criSource(runtime: GrpcChannel): RuntimeEventSource {
   };
 }
 
-/** Converts a CRI event. A sandbox's own event carries the sandbox's ID as its container ID. */
+/** Converts a CRI event. An event of a sandbox itself has the sandbox's ID as its container ID. */
 export function criEvent(event: ContainerEventResponse): RuntimeEvent {
   const { containerId, containerEventType, podSandboxStatus, createdAt } = event;
   const sandboxId = podSandboxStatus?.id;

@@ -39,7 +39,7 @@ export function criContainers(runtime: GrpcChannel, requestTimeoutMs: number): C
     },
     removeContainer: (containerId, signal) => send(runtimeService.removeContainer, { containerId }, signal),
     async checkpointContainer(request, signal) {
-      // Like the kubelet: the ordinary timeout is the minimum.
+      // As in the kubelet, the deadline is at least the ordinary timeout.
       const timeoutMs = Math.max(requestTimeoutMs, Number(request.timeout) * 1000);
       const timeout = BigInt(Math.floor(timeoutMs / 1000));
       await send(runtimeService.checkpointContainer, { ...request, timeout }, signal, timeoutMs);
@@ -60,7 +60,7 @@ export function criContainers(runtime: GrpcChannel, requestTimeoutMs: number): C
   };
 }
 
-/** Makes calls whose responses are empty. */
+/** Returns a function for calls whose responses are empty. */
 function sender({ call }: GrpcChannel) {
   return async <Request, Response>(
     method: GrpcMethod<Request, Response>,

@@ -3,8 +3,8 @@ import { localHost } from "../local/host.ts";
 import { readCriConfig } from "./config.ts";
 import { criRuntime } from "./runtime.ts";
 
-/** The local machine with a CRI runtime on a unix socket. The runtime belongs to this node alone, as with the kubelet,
- *  unless `sharing` is set. */
+/** The local machine with a CRI runtime on a unix socket. Only this node uses the runtime, as with the kubelet, unless `sharing`
+ *  says otherwise. */
 export const criProvider: ProviderFactory = async ({
   config,
   containerRuntimeEndpoint,

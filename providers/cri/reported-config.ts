@@ -26,7 +26,7 @@ interface ReportedConfig {
   };
 }
 
-/** The runtime's configuration as reported in its verbose status; undefined if it reports none as JSON. */
+/** Reads the runtime's configuration from its verbose status; undefined if that contains none as JSON. */
 export async function readReportedConfig(
   runtime: GrpcChannel,
   signal: AbortSignal,
@@ -40,9 +40,9 @@ export async function readReportedConfig(
   }
 }
 
-/** Why a pod feature is unsupported; undefined if it is supported. User namespaces need a handler that has them; whether the pod's own has them
- *  is checked when its sandbox is created. A containerd without CDI starts containers without their devices; runtimes
- *  that report no configuration, such as CRI-O, support CDI. */
+/** Why a pod feature is unsupported; undefined if it is supported. User namespaces need a runtime handler that supports them;
+ *  whether the pod's own handler does is checked when its sandbox is created. Without CDI containerd would start containers
+ *  without their devices; runtimes that report no configuration, such as CRI-O, support CDI. */
 export async function unsupportedReason(
   runtime: GrpcChannel,
   feature: RuntimeFeature,
@@ -60,10 +60,10 @@ export async function unsupportedReason(
 async function lacksUserNamespaces(runtime: GrpcChannel, signal: AbortSignal): Promise<string | undefined> {
   const { runtimeHandlers } = await runtime.call(runtimeService.status, { verbose: false }, signal);
   if (runtimeHandlers.some(({ features }) => features?.userNamespaces)) return undefined;
-  return "no handler of the container runtime has user namespaces: use containerd 2.0 or newer, or CRI-O, with runc 1.2 or newer, or crun";
+  return "no handler of the container runtime supports user namespaces: use containerd 2.0 or newer, or CRI-O, with runc 1.2 or newer, or crun";
 }
 
-/** containerd 2.1 mounts the whole image, without an error. */
+/** Why subPaths of image volumes are unsupported: containerd 2.1 mounts the whole image instead, without an error. */
 async function lacksImageSubPaths(runtime: GrpcChannel, signal: AbortSignal): Promise<string | undefined> {
   const { runtimeName, runtimeVersion } = await runtime.call(
     runtimeService.version,
@@ -77,8 +77,8 @@ async function lacksImageSubPaths(runtime: GrpcChannel, signal: AbortSignal): Pr
 /** The shim whose options include the cgroup driver: runc's, and those of its drop-in replacements. */
 const runcShim = "io.containerd.runc.v2";
 
-/** The runtime's configuration over CRI; for older containerd, its cgroup driver from the reported configuration.
- *  @throws unimplemented if the runtime reports it in neither way. */
+/** Reads the runtime's configuration over CRI, or, for older versions of containerd, the cgroup driver from the verbose status.
+ *  @throws unimplemented if the runtime reports neither. */
 export async function runtimeConfig(runtime: GrpcChannel, signal: AbortSignal): Promise<RuntimeConfig> {
   try {
     return await runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal);

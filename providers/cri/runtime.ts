@@ -132,7 +132,7 @@ function createSandboxImagePinner(
   };
 }
 
-/** The image's full name; undefined for an invalid name. */
+/** Returns the image's full name; undefined for an invalid name. */
 function fullName(image: unknown): string | undefined {
   if (typeof image !== "string") return undefined;
   try {

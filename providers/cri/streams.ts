@@ -20,7 +20,7 @@ export function criStreams(runtime: GrpcChannel, host: Pick<Host, "dial">): Stre
   };
 }
 
-/** @param text an http or https URL; an unspecified address (`[::]`, `0.0.0.0`) means loopback.
+/** Parses a streaming URL. @param text an http or https URL; an unspecified address (`[::]`, `0.0.0.0`) means loopback.
  *  @throws CodedError unknown for any other URL. */
 export function parseStreamUrl(text: string, host: Pick<Host, "dial">): StreamEndpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -43,8 +43,8 @@ function reachable(hostname: string): string {
   return hostname === "0.0.0.0" ? "127.0.0.1" : hostname;
 }
 
-/** TLS without verification, as the kubelet connects to a runtime on its own machine: the certificate is self-signed,
- *  and the single-use token in the path, obtained over the runtime's socket, authorizes the request. */
+/** Adds TLS without verification, as the kubelet does for a runtime on its own machine: the certificate is self-signed, and the
+ *  single-use token in the path, obtained over the runtime's socket, authorizes the request. */
 function secure(connection: Duplex, signal: AbortSignal): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = startTls({ socket: connection, rejectUnauthorized: false, ALPNProtocols: ["http/1.1"] });

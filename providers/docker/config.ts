@@ -6,7 +6,7 @@ export interface DockerConfig {
   readonly socket: string;
   /** Name of the Docker network of the node's pods; created if missing. */
   readonly network: string;
-  /** Subnet of that network if the node has no spec.podCIDR; Docker chooses one if there is neither. */
+  /** Subnet of that network if the node has no spec.podCIDR; Docker chooses one if neither is set. */
   readonly podCIDR?: string;
   /** Image of the container that holds a pod's namespaces. */
   readonly sandboxImage: string;
@@ -69,7 +69,7 @@ function parseSubnet(value: unknown): string {
   return `${address}/${bits}`;
 }
 
-/** Accepts /8 to /29: a smaller subnet has no room besides the gateway. */
+/** Accepts /8 to /29: a smaller subnet has no room for pods in addition to the gateway. */
 function isIPv4Prefix(address: string, bits: string): boolean {
   const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(address)?.slice(1).map(Number);
   if (!parts || parts.some((part) => part > 255) || !/^\d{1,2}$/.test(bits)) return false;

@@ -4,12 +4,12 @@ import { createBoundedMap } from "../../src/lib/bounded-map.ts";
 /** Cache of immutable facts by container ID, to save round trips. Evicted entries are requested again. */
 export type ContainerFactCache = ReturnType<typeof createContainerFactCache>;
 
-/** The parts of a sandbox's inspection that do not change after its start. */
+/** The parts of a sandbox's inspect response that do not change after its start. */
 export type SandboxFacts = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
 
 export interface StartInspection {
   readonly found: ContainerInspectInfo;
-  /** Clock.monotonic() */
+  /** Time of the inspection, by Clock.monotonic(). */
   readonly inspectedAt: number;
 }
 
@@ -30,9 +30,9 @@ export function createContainerFactCache() {
     sandboxes: createBoundedMap<SandboxFacts>(maxEntries),
     /** Inspections of sandboxes that have just started. */
     startInspections: createBoundedMap<StartInspection>(maxEntries),
-    /** Sandboxes without containers so far. */
+    /** Sandboxes in which no container has been created yet. */
     emptySandboxes: createBoundedMap<true>(maxEntries),
-    /** Containers created and not yet started. */
+    /** Containers that have been created but not yet started. */
     createdContainers: createBoundedMap<CreatedContainer>(maxEntries),
     containers: createBoundedMap<DockerContainerFacts>(maxEntries),
   };

@@ -10,14 +10,14 @@ import { sandboxIdLabel, sandboxType, typeLabel } from "./container/names.ts";
 import type { DockerParts } from "./parts.ts";
 import { nanoseconds } from "./client/times.ts";
 
-/** Events that change a container's state (each exec probe causes three others). */
+/** Events that change a container's state. Others are filtered out, such as the three that each exec probe causes. */
 const actions = ["create", "start", "die", "oom", "pause", "unpause", "rename", "update", "destroy"];
 
 /** Events that change the list of images, or the daemon's info. */
 const otherActions = ["pull", "load", "import", "tag", "untag", "delete", "reload"];
 
-/** The daemon's event stream. Events of this node's sandboxes and containers are passed on; others invalidate cached responses. A stream
- *  resumes where the previous one ended, since the daemon keeps its latest events; some may be repeated.
+/** The daemon's event stream. Events of this node's sandboxes and containers are passed on; other events invalidate cached
+ *  responses. A stream resumes where the previous one ended, since the daemon keeps its latest events; some may be repeated.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemEvents */
 export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
   const { docker, config, nodeName, cache } = parts;
@@ -85,12 +85,13 @@ export function runtimeEvent({ Action = "", Actor, timeNano }: EngineEvent): Run
   };
 }
 
-/** JSON numbers are exact to 256 ns at present times: a microsecond earlier repeats events rather than missing them. */
+/** Returns the time of an event, minus a microsecond: JSON numbers represent current times only to 256 ns, and events should
+ *  rather be repeated than missed. */
 function eventTime({ timeNano }: EngineEvent): bigint | undefined {
   return timeNano === undefined ? undefined : BigInt(timeNano) - 1000n;
 }
 
-/** A time in the Engine API's format: seconds with nine decimals. */
+/** Formats a time for the Engine API: seconds with nine decimals. */
 function seconds(time: bigint): string {
   return `${time / 1_000_000_000n}.${String(time % 1_000_000_000n).padStart(9, "0")}`;
 }

@@ -13,8 +13,8 @@ import { probeContainers } from "./engine/capability-probes.ts";
 
 type OwnedResourcesDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** Resources of this node other than pods: probe containers left by an interrupted start, networks with the node's label, the sandbox image
- *  built by graftlet unless a foreign container uses it, and the machine's iptables rules of host ports. */
+/** Resources of this node other than pods: probe containers left by an interrupted start, networks with the node's label, the
+ *  sandbox image built by graftlet unless a container of someone else uses it, and the machine's iptables rules of host ports. */
 export async function dockerOwnedResources(
   parts: OwnedResourcesDeps,
   signal: AbortSignal,
@@ -45,7 +45,7 @@ async function ownNetworks(parts: OwnedResourcesDeps, signal: AbortSignal): Prom
   }));
 }
 
-/** @throws CodedError with the daemon's message while a foreign container is attached. */
+/** Removes a network. @throws CodedError with the daemon's message while a container of someone else is attached. */
 async function removeNetwork({ docker }: OwnedResourcesDeps, id: string, signal: AbortSignal): Promise<void> {
   await ignoreNotFound(docker.request({ method: "DELETE", path: `/networks/${id}` }, signal));
 }

@@ -10,8 +10,8 @@ import { ignoreCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import { demultiplex } from "./exec/demultiplex.ts";
 import { detachKeys, hijack } from "./client/hijack.ts";
 
-/** exec, attach and port-forward. Requests fail before the client is served: not_found, or failed_precondition if the container is not
- *  running. Disposal ends the commands and waits for them. */
+/** exec, attach and port-forward. A request fails before the client is served if the container is missing (not_found) or not
+ *  running (failed_precondition). Disposal ends the commands and waits for them. */
 export function dockerStreams(parts: DockerParts): Streams & AsyncDisposable {
   const connectTo = createPortRelay(parts);
   const closed = new AbortController();
@@ -44,10 +44,10 @@ export function dockerStreams(parts: DockerParts): Streams & AsyncDisposable {
   };
 }
 
-/** Attaches a client to a container's main process until the process ends, the client's input ends, or the client disconnects. The end of
- *  that input closes the process's stdin only with stdinOnce and without a terminal; otherwise it ends this client's output, as with
- *  containerd.
- *  @returns 0: the container's status has the process's exit code. */
+/** Attaches a client to a container's main process until the process ends, the client's input ends, or the client disconnects.
+ *  The end of that input closes the process's stdin only with stdinOnce and without a terminal; otherwise it ends this client's
+ *  output, as with containerd.
+ *  @returns 0, as the process's exit code is in the container's status. */
 async function attach(
   parts: DockerParts,
   containerId: string,
@@ -71,23 +71,23 @@ async function attach(
   return serveConnection(parts, { connection, path, streams, gone }, async () => {
     throwIfAborted(gone);
     addAbortSignal(gone, connection);
-    // The daemon itself ends the output at the end of an input that it must keep open.
+    // If the process's stdin must stay open at the end of the client's input, the daemon ends the output instead.
     streams.stdin?.pipe(connection);
     await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
-    // The end of the daemon looks like the container's.
+    // If the daemon stops, the stream ends as if the container had ended, so check the container.
     await ignoreCode(inspectRunning(parts, containerId, gone), "not_found", "failed_precondition");
     return 0;
   });
 }
 
-/** Serves the connection of a command or process to a client while the work runs, and applies the client's terminal sizes.
- *  @param path in the Engine API of what the connection belongs to. */
+/** Serves a client's connection to a command or process while the work runs, and applies the client's terminal sizes.
+ *  @param path Engine API path of the exec or container. */
 async function serveConnection(
   parts: DockerParts,
   { connection, path, streams, gone }: { connection: Duplex; path: string; streams: CommandStreams; gone: AbortSignal },
   work: () => Promise<number>,
 ): Promise<number> {
-  // The output reports its errors.
+  // The reader of the output gets the connection's errors.
   connection.on("error", () => undefined);
   const over = new AbortController();
   const sizes = applyTerminalSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
@@ -101,9 +101,9 @@ async function serveConnection(
   }
 }
 
-/** Connects a prepared command to a client's streams. When the client disappears, a command without a terminal
- *  continues, as with the kubelet; one with a terminal gets SIGHUP.
- *  @returns its exit code. */
+/** Connects a prepared command to a client's streams. When the client disappears, a command without a terminal continues, as with
+ *  the kubelet; one with a terminal gets SIGHUP.
+ *  @returns the command's exit code. */
 async function streamExec(
   parts: DockerParts,
   command: { readonly id: string; readonly tty: boolean },
@@ -115,7 +115,7 @@ async function streamExec(
   const { connection } = running;
   return serveConnection(parts, { connection, path: `/exec/${running.id}`, streams, gone }, async () => {
     try {
-      // With a terminal the daemon would end the output at the end of the input.
+      // With a terminal, the daemon would end the output at the end of the input, so that end is not passed on.
       streams.stdin?.pipe(connection, { end: !tty });
       await running.output(streams, gone);
       return await running.ended(gone);

@@ -70,7 +70,7 @@ export async function listenLocal(
   return { address, [Symbol.asyncDispose]: close };
 }
 
-/** Codes a connect error: a missing unix socket is unavailable, like an address without a listener. */
+/** Converts a connect error to a coded one. A missing unix socket is unavailable, like an address without a listener. */
 function dialError(to: Address, error: unknown): CodedError {
   const coded = codedError(formatAddress(to), error);
   return coded.code === "not_found" ? new CodedError("unavailable", coded.message, { cause: error }) : coded;

@@ -101,10 +101,10 @@ async function lstatAll(
   return found;
 }
 
-/** Attempts when the file is renamed between opening it and reading its path. */
+/** Number of attempts if the file is renamed between opening it and reading its path. */
 const attempts = 5;
 
-/** Opens a file at a path without links, as verified by the kernel's path of the open file.
+/** Opens a file at a path without links. This is verified with the kernel's path of the open file.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html */
 async function openNoFollow(path: string): Promise<HostFile> {
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
@@ -117,7 +117,7 @@ async function openNoFollow(path: string): Promise<HostFile> {
     }
     await file.close();
   }
-  throw new CodedError("failed_precondition", `${path} leads elsewhere through a symbolic link`);
+  throw new CodedError("failed_precondition", `${path} passes through a symbolic link`);
 }
 
 /** Opens without blocking, so that a FIFO in the file's place cannot hang the caller. */
@@ -143,7 +143,7 @@ async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
 }
 
 interface LocalFile extends HostFile {
-  /** Its current path without links. */
+  /** Returns the file's current path, without links. */
   currentPath(): Promise<string>;
 }
 
@@ -170,8 +170,8 @@ function infoOf(stats: Stats): FileInfo {
   return { kind: kindOf(stats), mode: mode & 0o7777, uid, gid, size, modifiedAt: mtimeMs, inode: ino };
 }
 
-/** Pseudo-files that the kernel generates from memory. A synchronous read takes microseconds, while the six thread-pool calls of an
- *  asynchronous one take half a millisecond of CPU time. Only files that a node reads every few seconds. */
+/** Pseudo-files that the kernel generates from memory. A synchronous read takes microseconds, while the six thread-pool calls of
+ *  an asynchronous one take half a millisecond of CPU time. Only files that a node reads every few seconds are included. */
 const inMemory = /^\/(?:sys\/fs\/cgroup\/|proc\/(?:meminfo|loadavg|stat|uptime)$)/;
 
 /** Bytes per read; nearly all of these files are shorter. */

@@ -7,11 +7,11 @@ import { quoteAll } from "../ssh/shell/quote.ts";
 
 const defaultTimeoutMs = 30_000;
 const maxErrorBytes = 64 * 1024;
-/** An unused shell ends after this long, milliseconds. */
+/** Time after which an unused shell is ended, milliseconds. */
 const idleMs = 60_000;
 
-/** A resident shell that runs short commands, one after another. Starting a process from a large one blocks it for milliseconds, since the
- *  kernel copies its page tables; a shell is small. */
+/** A resident shell that runs short commands, one after another. When a large process starts another one, it is blocked for
+ *  milliseconds, since the kernel copies its page tables; a shell is small. */
 export type HelperShell = ReturnType<typeof createHelperShell>;
 
 interface Shell {
@@ -22,7 +22,7 @@ interface Shell {
 
 interface Deps {
   readonly clock: Clock;
-  /** Starts `sh`, where the commands are to run. */
+  /** Starts `sh` in the place where the commands should run. */
   readonly startShell: () => Promise<HostProcess>;
 }
 
@@ -81,7 +81,8 @@ function runIn(
   const { promise, resolve, reject } = Promise.withResolvers<RunResult>();
   const answer = new BoundedBuffer(maxErrorBytes);
   const onData = (chunk: Buffer) => {
-    if (!answer.add(chunk)) reject(new CodedError("resource_exhausted", `${argv[0]} printed too many errors`));
+    if (!answer.add(chunk))
+      reject(new CodedError("resource_exhausted", `${argv[0]} printed too much on standard error`));
     else if (chunk.at(-1) === 0) resolve(parse(answer.bytes()));
   };
   const onAbort = () => reject(abortError(stop));
@@ -99,7 +100,7 @@ function runIn(
   });
 }
 
-/** @param answer the exit code, a space, and standard error, ended by a NUL. */
+/** Parses the shell's answer: the exit code, a space, and standard error, ended by a NUL. */
 function parse(answer: Buffer): RunResult {
   const text = answer.subarray(0, -1).toString("utf8");
   const end = text.indexOf(" ");

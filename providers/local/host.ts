@@ -16,8 +16,8 @@ import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
 
 export interface LocalHostDeps {
   readonly clock: Clock;
-  /** Set if graftlet runs in a Pod of the machine, which has the machine's files at the same paths: the PID, as seen in the Pod, of a process
-   *  in the machine's mount namespace. */
+  /** Set if graftlet runs in a Pod of the machine, which has the machine's files at the same paths: the PID, as seen in the Pod,
+   *  of a process in the machine's mount namespace. */
   readonly machinePid?: number;
 }
 
@@ -58,8 +58,8 @@ async function* watchLocal(path: string, signal: AbortSignal): AsyncGenerator<st
 /** Exit code of flock (util-linux and busybox) when another process holds the lock. */
 const lockedExitCode = 1;
 
-/** Locks a file or directory of this machine. The lock belongs to a file descriptor of this process, which the flock program inherits only for
- *  the call: the lock is held while this process has the descriptor open, without a helper process.
+/** Locks a file or directory of this machine. The lock belongs to a file descriptor of this process, which the flock program
+ *  inherits for the call: this process holds the lock while it has the descriptor open, without a helper process.
  *  @param onMachine wraps a command so that it runs on the machine. @see Host.lock
  *  @see https://man7.org/linux/man-pages/man2/flock.2.html */
 async function lockLocal(

@@ -25,6 +25,6 @@ export function readInPod(value: unknown): boolean {
   if (typeof value === "boolean") return value;
   throw new CodedError(
     "invalid_argument",
-    `providerConfig.inPod is ${JSON.stringify(value)}: write true if graftlet runs in a privileged Pod of the machine, or leave it out.`,
+    `providerConfig.inPod is ${JSON.stringify(value)}: write true if graftlet runs in a privileged Pod on the machine, or remove it.`,
   );
 }

@@ -7,7 +7,7 @@ import { codedError, hasErrno } from "./errors.ts";
 interface Level {
   readonly name: Buffer;
   directory: Directory;
-  /** False for a directory far up the path, which has been closed and is reopened on the way up. */
+  /** False for a directory far up the path: it has been closed, and is reopened on the way back up. */
   open: boolean;
   /** Subdirectories that remain to be removed. */
   readonly ahead: Buffer[];
@@ -102,7 +102,7 @@ class Removal {
     this.#failed(level.name, await this.#attempt(fsp.rmdir(within.at(level.name))));
   }
 
-  /** @returns the error, if the entry is still there. */
+  /** Awaits a removal. @returns its error; undefined if it succeeded. */
   async #attempt(removal: Promise<void>): Promise<unknown> {
     try {
       await removal;
@@ -130,7 +130,7 @@ async function reopen(above: Level, below: Level): Promise<void> {
   if (directory.device === device && directory.inode === inode)
     return void Object.assign(above, { directory, open: true });
   await directory.close();
-  throw new CodedError("failed_precondition", `${formatPath([below.name])} was moved while it was removed`);
+  throw new CodedError("failed_precondition", `${formatPath([below.name])} was moved during its removal`);
 }
 
 async function close(level: Level): Promise<void> {
@@ -140,7 +140,7 @@ async function close(level: Level): Promise<void> {
 
 /** Lists the entries of a directory; none if it has been removed. */
 async function* entriesOf({ path, size }: Directory) {
-  // Latin-1 keeps every byte of a name.
+  // Latin-1 preserves every byte of a name.
   const how = { encoding: "latin1", withFileTypes: true, bufferSize: readBatchSize } as const;
   try {
     for await (const entry of size <= smallDirectoryBytes ? await fsp.readdir(path, how) : await fsp.opendir(path, how))
@@ -150,7 +150,7 @@ async function* entriesOf({ path, size }: Directory) {
   }
 }
 
-/** A path for messages, shortened in the middle. */
+/** Formats a path for messages, shortened in the middle. */
 function formatPath(names: readonly Buffer[]): string {
   const path = names.map((name) => name.toString()).join("/");
   return path.length > maxPathText ? `${path.slice(0, maxPathText / 2)}…${path.slice(-maxPathText / 2)}` : path;

@@ -62,7 +62,7 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   const limit = options.maxOutputBytes ?? defaultMaxOutput;
   const child = await start(argv);
   const stop = clock.within(timeoutMs, options.signal);
-  // Leftover processes, even in other sessions, may hold the output open: their end is not awaited.
+  // Leftover processes, even in other sessions, may keep the output open, so its end is not awaited.
   const overdue = new AbortController();
   let endTimer: Timer | undefined;
   const forget = whenAborted(stop, () => {
@@ -83,7 +83,7 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   return { code, stdout: stdout.text(), stderr: stderr.text(), truncated: stdout.truncated() || stderr.truncated() };
 }
 
-/** 128 + SIGKILL. */
+/** Exit code of a killed command: 128 + SIGKILL. */
 const killed = 137;
 
 function collect(stream: Readable, limit: number): { text(): string; truncated(): boolean } {

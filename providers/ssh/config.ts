@@ -4,7 +4,7 @@ import { type SshProxy, readProxy } from "./proxy.ts";
 import { type ReverseTunnelConfig, readReverseTunnel } from "./reverse/config.ts";
 
 export interface SshConfig extends SshEndpoint {
-  /** Jump hosts on the way to the target, each reached from the previous one. */
+  /** Jump hosts to the target, each reached from the previous one. */
   readonly proxyJump: readonly SshEndpoint[];
   /** Proxy for the connection to the first machine. */
   readonly proxy?: SshProxy;
@@ -12,16 +12,16 @@ export interface SshConfig extends SshEndpoint {
   readonly reverse?: ReverseTunnelConfig;
   /** `auto`, or the absolute path of the runtime's socket on the target. */
   readonly runtime: "auto" | { readonly socket: string };
-  /** The kubelet's root directory on the target; the node's configured one when absent. */
+  /** The kubelet's root directory on the target; absent if the node's `rootDir` applies. */
   readonly rootDir?: string;
   readonly sudo: "auto" | "never";
   /** `auto`: tunneled if the node is new on its target and the target supports it, otherwise isolated. */
   readonly network: "auto" | "isolated" | "tunneled" | "routed";
   /** Namespaces whose Services pods of a tunneled node reach; absent for all. */
   readonly serviceNamespaces?: readonly string[];
-  /** Address of the API server for pods, instead of the Service's. */
+  /** Address at which pods reach the API server, instead of the cluster IP of the Service `kubernetes`. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
-  /** Fields of the runtime's provider, which validates them itself. */
+  /** Fields of the cri and docker providers, which validate their own fields. */
   readonly cri: unknown;
   readonly docker: unknown;
 }
@@ -72,7 +72,7 @@ export function readSshConfig(config: unknown): SshConfig {
   };
 }
 
-/** Limit of jump hosts, which are connected to one after another. */
+/** Maximum number of jump hosts. Connecting takes longer with each, as they are connected to one after another. */
 const maxHops = 8;
 
 function readJumpHosts(value: unknown): readonly SshEndpoint[] {
@@ -119,7 +119,7 @@ function readServiceAddress(value: unknown): { readonly host: string; readonly p
   const [, host, port] = (typeof value === "string" ? /^\[?([\w.:-]+?)\]?:(\d{1,5})$/.exec(value) : null) ?? [];
   if (host === undefined)
     throw invalidField(
-      `providerConfig.kubernetesService is ${JSON.stringify(value)}, not an address of the API server as pods on the target reach it: write host:port.`,
+      `providerConfig.kubernetesService is ${JSON.stringify(value)}, not an address at which pods on the target reach the API server: write host:port.`,
     );
   return { host, port: readPort("providerConfig.kubernetesService", Number(port)) };
 }

@@ -144,7 +144,7 @@ export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock 
     async offsetMs(signal) {
       const before = clock.now();
       const { stdout } = await run(command("date", [], ["+%s %N"]), { ...(signal && { signal }) });
-      // The target read its clock about half a round trip ago.
+      // The target read its clock about half a round trip before the answer arrived.
       const here = (before + clock.now()) / 2;
       return Math.round(targetTime(stdout) - here);
     },

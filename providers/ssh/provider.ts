@@ -22,8 +22,8 @@ import type { Link } from "./connection/link.ts";
 import type { ReverseListeners } from "./reverse/listeners.ts";
 import { missingPrivileges } from "./shell/privileges.ts";
 
-/** Provider for a machine reached over SSH, with any supported runtime; graftlet installs nothing there. Other pods of the runtime are left
- *  alone, unless `cri.sharing` reserves the runtime for this node.
+/** Provider for a machine reached over SSH, with any supported runtime; graftlet installs nothing there. The runtime's other pods
+ *  are left alone, unless `cri.sharing` reserves the runtime for this node.
  *  @param listeners the process's listeners for reverse tunnels. */
 export function sshProvider(listeners: ReverseListeners): ProviderFactory {
   return (options) => openSsh(options, listeners);
@@ -78,7 +78,7 @@ export function createTargetLink(link: Pick<Link, "state" | "onChange">): Target
   return { trouble, losses: () => losses, onChange: (listener) => link.onChange(() => listener()) };
 }
 
-/** The configuration of the pods' network. */
+/** Returns the configuration of the pods' network. */
 export function networkOf({
   network,
   serviceNamespaces,
@@ -93,7 +93,7 @@ export function networkOf({
   };
 }
 
-/** The cri provider's fields, except the endpoint, which `runtime` sets. @throws CodedError invalid_argument. */
+/** Reads the cri provider's fields. The endpoint is not among them, as `runtime` sets it. @throws CodedError invalid_argument. */
 export function criConfigOf({ cri }: Pick<SshConfig, "cri">): CriConfig {
   rejectSocket("cri.endpoint", cri, "endpoint");
   const byDefault = { sharing: "shared" };
@@ -103,7 +103,8 @@ export function criConfigOf({ cri }: Pick<SshConfig, "cri">): CriConfig {
   });
 }
 
-/** The docker provider's fields, except the socket, which `runtime` sets. @throws CodedError invalid_argument. */
+/** Reads the docker provider's fields. The socket is not among them, as `runtime` sets it. @throws CodedError
+ *  invalid_argument. */
 export function dockerConfigOf({ docker }: Pick<SshConfig, "docker">, nodeName: string): DockerConfig {
   rejectSocket("docker.socket", docker, "socket");
   return readDockerConfig(docker, nodeName);
@@ -119,7 +120,7 @@ function rejectSocket(field: string, given: unknown, name: string): void {
 
 const detectTimeoutMs = 30_000;
 
-/** Detects the runtime on first use, and keeps it once it has answered. */
+/** Detects the runtime on first use, and keeps it once the runtime has answered. */
 function createDetectedRuntime(
   { nodeName, clock, log }: ProviderOptions,
   host: SshHost,
@@ -150,7 +151,8 @@ function createDetectedRuntime(
   return { runtime, find };
 }
 
-/** Creates a lazy runtime, which is detected on first use: every call waits for `find` and is passed on to its result.
+/** Creates a lazy runtime, which is detected on first use: every call waits for `find` and is passed on to the runtime that it
+ *  returns.
  *  @param find returns the same runtime each time, and throws while there is none.
  *  @param found returns the runtime if it has been detected already. */
 function lazyRuntime(

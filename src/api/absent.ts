@@ -5,7 +5,7 @@ import type { EventSink } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
 import type { NodeWatch, ServiceWatch } from "./listers.ts";
 
-// What a standalone node has instead of an API server.
+// Stand-ins for the API server on a standalone node.
 
 /** The API client of a standalone node: there is no API server, and every method throws CodedError failed_precondition at
  *  once. */
@@ -43,7 +43,7 @@ export function loggedEvents(log: Logger): EventSink & Runnable {
   };
 }
 
-/** A Node watch without a Node object. */
+/** Node watch of a standalone node, which has no Node object. */
 export const noNode: NodeWatch = {
   name: "no node",
   run: onAbort,
@@ -53,7 +53,7 @@ export const noNode: NodeWatch = {
   onChange: () => () => undefined,
 };
 
-/** A Service watch without Services. */
+/** Service watch of a standalone node, which has no Services. */
 export const noServices: ServiceWatch = {
   name: "no services",
   run: onAbort,

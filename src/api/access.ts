@@ -15,7 +15,7 @@ export interface User {
 /** Authenticates and authorizes callers through the API server. Caches nothing. */
 export type AccessReview = ReturnType<typeof createAccessReview>;
 
-/** Requests for reviews. */
+/** Metrics of TokenReview and SubjectAccessReview requests. */
 export interface ReviewMeasures {
   /** @param code HTTP status, or `<error>` without a response. */
   tokenReviewed(code: string, ms: number): void;
@@ -33,7 +33,7 @@ export function createAccessReview(deps: {
 }) {
   const { client, clock, nodeName, measures } = deps;
   return {
-    /** The user of a bearer token; undefined for an invalid token. @throws CodedError if the review fails. */
+    /** Returns the user of a bearer token; undefined for an invalid token. @throws CodedError if the review fails. */
     async byToken(token: string, signal: AbortSignal): Promise<User | undefined> {
       const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token } };
       const review = await client.create<Wire<k8s.V1TokenReview>>("/apis/authentication.k8s.io/v1/tokenreviews", body, {
@@ -66,7 +66,7 @@ export function createAccessReview(deps: {
   };
 }
 
-/** The cluster's client CA in PEM, as the API server publishes it; undefined if it is not published or not readable.
+/** Reads the cluster's client CA in PEM, as the API server publishes it; undefined if it is not published or cannot be read.
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export async function readClusterClientCA(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
   const path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";

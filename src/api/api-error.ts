@@ -1,6 +1,6 @@
 import { CodedError, type ErrorCode } from "../lib/errors.ts";
 
-/** A refusal by the API server; the message is the server's own. */
+/** Error response of the API server; the message is the server's own. */
 export class ApiError extends CodedError {
   /** HTTP status; 410 says that a resource version or a continue token is too old. */
   readonly status: number;
@@ -27,7 +27,7 @@ export function isExpired(error: unknown): boolean {
   return error instanceof ApiError && error.status === 410;
 }
 
-/** The error for a response other than 2xx.
+/** Creates the error for a response other than 2xx.
  *  @param status HTTP status
  *  @param body the response body: a Status object, or the text of a proxy
  *  @param retryAfter the Retry-After header, seconds
@@ -44,7 +44,7 @@ export function apiError(status: number, body: string, retryAfter?: string): Api
   });
 }
 
-/** The error for a Status object inside a watch. */
+/** Creates the error for a Status object inside a watch. */
 export function watchError(status: { code?: number; reason?: string; message?: string }): ApiError {
   const code = status.code ?? 500;
   const reason = status.reason ?? "";

@@ -14,16 +14,16 @@ import { createRequests, type RawResponse, type RawRequest, type Requests, unrea
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
 import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 
-/** Requests to the API server. */
+/** Metrics of requests to the API server. */
 export interface RequestMeasures {
   /** @param code HTTP status, or `<error>` without a response. */
   answered(code: string, method: string, host: string, ms: number): void;
   /** A request was repeated: `code` is the outcome of the repetition. */
   repeated(code: string, method: string, host: string): void;
-  /** Size of a request's body, or of the body of the response that the caller gets. */
+  /** Size of a request's body (`sent`), or of the response body that the caller gets (`received`). */
   sent(method: string, host: string, bytes: number): void;
   received(method: string, host: string, bytes: number): void;
-  /** A request has waited for the client's own rate limit. */
+  /** A request has been delayed by the client's own rate limit. */
   delayed(method: string, host: string, ms: number): void;
 }
 
@@ -32,7 +32,7 @@ export type Query = Readonly<Record<string, string | number | boolean | undefine
 export interface CallOptions {
   readonly signal: AbortSignal;
   readonly query?: Query;
-  /** Called with the outcome of each request that the call makes, as `RequestMeasures.answered`. */
+  /** Called for each request that the call makes; the arguments are those of `RequestMeasures.answered`. */
   readonly answered?: (code: string, ms: number) => void;
 }
 
@@ -56,18 +56,19 @@ export interface WatchEvent<T> {
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 export interface ApiClient {
   get<T>(path: string, options: CallOptions): Promise<T>;
-  /** A plain text response, such as one proxied through the API server. */
+  /** Returns a plain text response, for example of a proxied request. */
   text(path: string, options: CallOptions): Promise<string>;
-  /** One page: follow `metadata.continue` for more. */
+  /** Lists one page of objects; `metadata.continue` leads to the next. */
   list<T>(path: string, options: CallOptions): Promise<ObjectList<T>>;
   create<T>(path: string, body: object, options: CallOptions): Promise<T>;
   update<T>(path: string, body: object, options: CallOptions): Promise<T>;
   patch<T>(path: string, patch: Patch, options: CallOptions): Promise<T>;
   /** @param body DeleteOptions, such as a grace period or preconditions. */
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
-  /** Events as they arrive; ends when the server ends the watch, throws when the connection breaks. An ERROR event is thrown. */
+  /** Yields events as they arrive. Ends when the server ends the watch; throws when the connection breaks, and for an ERROR
+   *  event. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
-  /** The same client with its own rate limit; with undefined, without rate limit and write throttle. */
+  /** Returns the same client with a separate rate limit; if `limit` is undefined, without rate limit and write throttle. */
   limited(limit: RateLimit | undefined): ApiClient;
   readonly health: HealthReader;
 }
@@ -85,14 +86,14 @@ export interface ApiClientDeps extends ClockAndLog {
   readonly tracer?: Tracer;
 }
 
-/** Retries of a call that the server asks to repeat later; client-go's number. */
+/** Maximum number of retries of a call that the server asks to repeat later; client-go's value. */
 const maxRetries = 10;
 const maxRetryDelayMs = 60_000;
 const patchTypes = {
   strategic: "application/strategic-merge-patch+json",
   merge: "application/merge-patch+json",
   json: "application/json-patch+json",
-  // JSON is YAML.
+  // The body is JSON, which is valid YAML.
   apply: "application/apply-patch+yaml",
 } as const;
 
@@ -105,8 +106,8 @@ interface ApiClientParts {
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
-/** A client for one API server. Sends no request by itself: while the server is unreachable, each call fails with `unavailable`, and
- *  `health` reports it.
+/** Creates a client for one API server. It sends no requests by itself. While the server is unreachable, each call fails with
+ *  `unavailable`, and `health` reports it.
  *  @throws CodedError, one sentence, if the access configuration is unusable. */
 export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposable {
   const { clock, log } = deps;
@@ -155,7 +156,8 @@ interface Call {
   readonly type?: string;
 }
 
-/** @throws CodedError unavailable for a response that no API server sends, for example one mangled by a proxy. */
+/** Parses a response. @throws CodedError unavailable for a response that no API server sends, for example one mangled by a
+ *  proxy. */
 function parsed<T>(text: string, { method, path }: Call): T {
   try {
     return parseJson(text) as T;
@@ -330,7 +332,7 @@ async function refusal(parts: ApiClientParts, answer: RawResponse): Promise<ApiE
   return apiError(answer.status, (await bytesOf(answer.body)).toString("utf8"), answer.retryAfter);
 }
 
-/** Records that the server was lost. An aborted call says nothing of the server, whatever the reason: the target's loss aborts calls, too. */
+/** Records that the server is unreachable. Aborted calls do not show that: the loss of the target aborts calls, too. */
 function reportLost<E extends Error>(parts: ApiClientParts, error: E, signal: AbortSignal | undefined): E {
   const isLost = !signal?.aborted && !(error instanceof ApiError) && hasCode(error, "unavailable");
   if (isLost) parts.health.writer.failed(error);

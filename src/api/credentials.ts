@@ -8,7 +8,7 @@ import type { Logger } from "../lib/log.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
 import type { AccessFile, ClusterAccess } from "./kubeconfig.ts";
 
-/** Connection settings: a change of any of them needs new connections. */
+/** Connection settings. A change of any of them requires new connections. */
 export interface TlsOptions {
   readonly ca?: Buffer | undefined;
   readonly cert?: Buffer | string | undefined;
@@ -22,20 +22,21 @@ export interface Credentials {
   readonly server: URL;
   readonly proxy?: string | undefined;
   readonly tls: TlsOptions;
-  /** Grows whenever server, proxy or TLS options changed. */
+  /** Grows whenever the server, proxy or TLS options have changed. */
   readonly generation: number;
-  /** Authorization and impersonation. */
+  /** Headers for authorization and impersonation. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export type CredentialSource = ReturnType<typeof createCredentials>;
 
-/** Interval between checks of files for a change, milliseconds. */
+/** Interval at which files are checked for changes, milliseconds. */
 const fileCheckIntervalMs = 10_000;
-/** Lifetime of a token file's content, milliseconds, as in client-go. */
+/** Time after which a token file is read again, milliseconds, as in client-go. */
 const tokenFileMs = 60_000;
 
-/** Authentication and impersonation headers, TLS settings and address, kept up to date.
+/** Creates the source of a client's headers (authentication and impersonation), TLS settings and address, which it keeps up to
+ *  date.
  *  @throws CodedError, one sentence, if the configuration or a file that it names is unusable, or the certificate has expired. */
 export function createCredentials(deps: { from: AccessFile; clock: Clock; log: Logger }) {
   const { from, clock, log } = deps;
@@ -57,7 +58,8 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
   const token = createTokenFile(clock);
   const once = createSingleFlight<PluginAnswer>();
   return {
-    /** The current credentials: files are read again when they changed, an exec plugin runs again when its answer expired.
+    /** Returns the current credentials. Files are read again when they have changed; an exec plugin runs again when its answer
+     *  has expired.
      *  @throws CodedError unauthenticated when a plugin or token file fails. */
     async current() {
       if (clock.monotonic() - checkedAt >= fileCheckIntervalMs) {
@@ -78,7 +80,7 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
         headers: { ...headersOf(access, access.tokenFile && token.read(access.tokenFile)), ...answer.headers },
       };
     },
-    /** Called after the server refused them: everything is read again for the next request. */
+    /** To be called after the server has refused the credentials: the next request reads all of them again. */
     refused() {
       checkedAt = Number.NEGATIVE_INFINITY;
       plugin = new ExecAuth();
@@ -87,7 +89,8 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
   };
 }
 
-/** @param now milliseconds since the epoch; undefined to accept an expired certificate. */
+/** Reads and checks the access configuration. @param now milliseconds since the epoch; undefined to accept an expired
+ *  certificate. */
 function load(from: AccessFile, now: number | undefined) {
   const access = from.read();
   const path = from.name;
@@ -143,7 +146,7 @@ function checkCertificate({
   }
 }
 
-/** A stamp that changes when any of the files does; a missing file counts as unchanged. */
+/** Returns a stamp that changes when any of the files does; a missing file counts as unchanged. */
 function stampOf({ path }: AccessFile, { cluster, user }: ClusterAccess): string {
   const files = [path, cluster.caFile, user.certFile, user.keyFile].filter(
     (file) => file !== undefined && file !== null,

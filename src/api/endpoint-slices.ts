@@ -6,8 +6,8 @@ import { type ListerDeps, createEndpointWatch } from "./listers.ts";
 
 export type OwnSlices = ReturnType<typeof createOwnSlices>;
 
-/** EndpointSlices that graftlet creates itself, watched and written.
- *  @param labelSelector distinguishes them from others. */
+/** Watches and writes the EndpointSlices that graftlet creates.
+ *  @param labelSelector matches only those EndpointSlices. */
 export function createOwnSlices(deps: ListerDeps, labelSelector: string) {
   const { client } = deps;
   return {
@@ -34,7 +34,8 @@ function pathOf({ metadata: { namespace, name } }: WrittenSlice): string {
   return `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices/${encodeURIComponent(name)}`;
 }
 
-/** Cluster-scoped owner of the slices, which garbage-collects them. It has no namespace, as theirs differ. */
+/** Owner of the slices: they are garbage-collected once it is deleted. It is cluster-scoped, because the slices are in several
+ *  namespaces. */
 export interface SliceOwner {
   readonly apiVersion: string;
   readonly kind: string;
@@ -44,7 +45,7 @@ export interface SliceOwner {
 
 const clusterRoleKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
 
-/** The ClusterRole of that name, as the owner of slices. @throws ApiError if it cannot be read. */
+/** Returns the ClusterRole of that name as the owner of slices. @throws ApiError if it cannot be read. */
 export async function clusterRoleOwner(
   client: Pick<ApiClient, "get">,
   name: string,

@@ -27,11 +27,12 @@ export interface EventToWrite extends ReportedEvent {
 }
 
 const cacheEntries = 4096;
-/** Number of messages of one reason about one object, within this time, that are combined into one event. */
+/** From this number of different messages on, events with one reason about one object are combined into one; older messages are
+ *  forgotten after the window. */
 const maxSimilar = 10;
 const similarWindowMs = 600_000;
 const combinedPrefix = "(combined from similar events): ";
-/** An object's event budget: this many at once, then one in five minutes. */
+/** Event budget of an object: this many at once, then one every five minutes. */
 const spamBurst = 25;
 const spamRefillMs = 300_000;
 
@@ -43,7 +44,7 @@ export function createEventCorrelator(clock: Clock) {
   const seen = createBoundedMap<Pick<EventToWrite, "name" | "count" | "firstTimestamp">>(cacheEntries);
   const names = createNames(clock);
   return {
-    /** @returns undefined if the object has exceeded its event budget. */
+    /** Returns the event to write; undefined if the object has exceeded its event budget. */
     observe(happening: ReportedEvent) {
       const { about, message, key } = aggregate(happening);
       const now = rfc3339(clock.now());

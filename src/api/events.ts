@@ -21,7 +21,7 @@ export interface EventRecorderDeps extends ClockAndLog {
 
 /** Largest number of queued events; beyond it the oldest are dropped. */
 const maxQueued = 1000;
-/** Values of client-go. */
+/** Number of attempts to write an event, and the delay between them: client-go's values. */
 const maxTries = 12;
 const retryDelayMs = 10_000;
 const requestTimeoutMs = 10_000;
@@ -114,7 +114,7 @@ function eventObject(
   };
 }
 
-/** An event sink that also reports events to the process. Its queue is that of `written`. */
+/** Wraps the event sink `written`: each event is also passed to `report`. */
 export function reportedEvents(
   written: EventSink & Runnable,
   report: (about: ObjectReference, type: EventType, reason: string, message: string) => void,

@@ -14,7 +14,7 @@ export interface ContainerCommand {
   readonly argv: readonly string[];
 }
 
-/** Result of a command: the Status at the end of an exec. */
+/** Result of a command, from the Status at the end of an exec. */
 export interface ExecResult {
   readonly status: "Success" | "Failure";
   /** NonZeroExitCode for a command that ran and failed. */

@@ -61,7 +61,7 @@ function dialTls({ server, tls }: Credentials, { clock, connectTimeoutMs }: Sess
   return promise;
 }
 
-/** An IP address is not a server name (RFC 6066). */
+/** Server name for TLS; empty for an IP address, which RFC 6066 does not allow there. */
 const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
 
 function manage(session: ClientHttp2Session, generation: number, deps: SessionDeps) {
@@ -116,7 +116,8 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   };
 }
 
-/** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns stops the pings. */
+/** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns a function that stops the
+ *  pings. */
 export function pingSession(
   session: ClientHttp2Session,
   {

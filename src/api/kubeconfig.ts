@@ -36,8 +36,8 @@ export function kubeconfigFile(path: string): AccessFile {
   return { name: `kubeconfig ${path}`, path, read: () => readKubeconfig(path) };
 }
 
-/** The same API server, with the client certificate from a file that contains certificate and key and may be replaced. Until that file
- *  exists, the base credentials are used. */
+/** Returns access to the same API server with a client certificate, from a file with certificate and key that may be replaced.
+ *  Until that file exists, the base credentials are used. */
 export function withCertificate(base: AccessFile, name: string, file: string): AccessFile {
   return {
     name,
@@ -190,7 +190,8 @@ function checkServer(path: string, cluster: Cluster): void {
     );
 }
 
-/** The package uses a different name for the field than Kubernetes, so token files are read here. */
+/** Removes the token files, which are read separately, because the package uses a different name for the field than
+ *  Kubernetes. */
 function withoutTokenFiles(users: unknown): unknown {
   if (!Array.isArray(users)) return users;
   return users.map((entry: { user?: Record<string, unknown> | null }) =>

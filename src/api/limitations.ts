@@ -1,7 +1,7 @@
 import type { EventSink } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 
-/** Limitations of a running tunnel or publisher: reasons of events. */
+/** Limitations of a running tunnel or endpoint publisher, as reasons of events. */
 export type Limitation = "ConnectionsNotForwarded" | "UDPNotForwarded" | "PodNetworkOverlaps" | "ServicesNotForwarded";
 export type ReportLimitation = (reason: Limitation, message: string) => void;
 

@@ -2,7 +2,7 @@ import type { ApiClient, Query } from "./client.ts";
 
 const pageSize = 500;
 
-/** Lists objects page by page.
+/** Lists all objects of a collection, page by page.
  *  @param path of the collection, optionally in a namespace.
  *  @param query selectors.
  *  @throws ApiError as the client's `list`, also if the continue token expires.

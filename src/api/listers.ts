@@ -17,7 +17,7 @@ export interface ServiceWatch extends ServiceLister, Runnable {
   onChange(listener: () => void): () => void;
 }
 
-/** Services with a cluster IP, for containers' environment variables and the service tunnel. */
+/** Watches Services with a cluster IP, for containers' environment variables and the service tunnel. */
 export function createServiceLister(deps: ListerDeps): ServiceWatch {
   return createServiceWatch(deps, "services", "spec.clusterIP!=None");
 }
@@ -39,13 +39,14 @@ export interface EndpointWatch extends Runnable {
   onChange(listener: () => void): () => void;
 }
 
-/** EndpointSlices with the label that the control plane sets for headless Services. Anybody who may write EndpointSlices may set it.
+/** Watches EndpointSlices with the label that the control plane sets for headless Services. Anyone who can write EndpointSlices
+ *  can set that label.
  *  @see https://kubernetes.io/docs/reference/labels-annotations-taints/#servicekubernetesioheadless */
 export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
   return createEndpointWatch(deps, "headless endpoints", "service.kubernetes.io/headless");
 }
 
-/** EndpointSlices of the Service `kubernetes`: the API servers. */
+/** Watches the EndpointSlices of the Service `kubernetes`, which contain the API servers' addresses. */
 export function createServerEndpoints(deps: ListerDeps): EndpointWatch & Required<Runnable> {
   return createEndpointWatch(deps, "API servers", "kubernetes.io/service-name=kubernetes", "default");
 }
@@ -62,7 +63,7 @@ export function createEndpointWatch(
   return { name, run: reflector.run, ready: reflector.ready, list: reflector.list, onChange };
 }
 
-/** Watches some objects and notifies listeners of changes. */
+/** Watches the selected objects and notifies listeners of changes. */
 function watchObjects<T extends ApiObject>(
   deps: ListerDeps,
   which: Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">,
@@ -80,7 +81,7 @@ export interface NodeWatch extends NodeSource, Runnable {
   onChange(listener: (node: Node | undefined) => void): () => void;
 }
 
-/** This node's Node object, watched by name. */
+/** Watches this node's Node object, by name. */
 export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }): NodeWatch {
   const { reflector, onChange } = watchObjects<Node>(deps, {
     path: "/api/v1/nodes",
@@ -97,7 +98,7 @@ export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }
   };
 }
 
-/** The Node watch, whose first list is waited for at most this long. @param ms milliseconds. */
+/** Returns the Node watch with a limit on how long `ready` waits for its first list. @param ms the limit, milliseconds. */
 export function withFirstListTimeout(nodes: NodeWatch, ms: number, clock: Clock): NodeWatch {
   return {
     ...nodes,

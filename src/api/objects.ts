@@ -26,8 +26,9 @@ interface Entry {
 /** Maximum time that a reader waits for a new watch's first response before it sends its own request, milliseconds; the kubelet's value. */
 const firstResponseTimeoutMs = 1_000;
 
-/** Secrets and ConfigMaps of registered pods: one watch each, by name, since the Node authorizer allows no other. A watch is shared by the
- *  pods that reference the object; it ends with the last of them, or early for an immutable object.
+/** Watches the Secrets and ConfigMaps of registered pods: one watch for each object, by name, since the Node authorizer allows no
+ *  other. Pods that reference the same object share its watch, which ends with the last of these pods, or earlier if the object
+ *  is immutable.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/#secret-immutable */
 export function createObjectCaches(deps: ObjectCachesDeps) {
@@ -45,7 +46,7 @@ export function createObjectCaches(deps: ObjectCachesDeps) {
     const watched = references.watched(keyOf(kind, namespace, name));
     const known = await watched?.read(clock.within(firstResponseTimeoutMs, signal));
     if (known) return known as T;
-    // Missing or not known yet: the API server is asked directly, since a watch may lag behind.
+    // The object is missing or not known yet. Read it from the API server, since a watch may lag behind.
     try {
       const object = await client.get<T>(`${pathOf(kind, namespace)}/${name}`, { signal });
       watched?.recordRead(object);
@@ -75,7 +76,7 @@ export function createObjectCaches(deps: ObjectCachesDeps) {
   };
 }
 
-/** References from pods to objects, and the watches that follow from them. */
+/** Tracks the references from pods to objects, and runs the watches that are needed for them. */
 function createReferences(deps: ObjectCachesDeps, onChange: ChangeListener) {
   const entries = new Map<string, Entry>();
   const keysOfPod = new Map<string, ReadonlySet<string>>();
@@ -160,7 +161,7 @@ export function createServiceAccounts({ client, clock }: { readonly client: ApiC
 type ObjectKind = "secret" | "configmap";
 type StoredObject = Secret | ConfigMap;
 
-/** One secret or config map, watched by name. */
+/** Watch of one Secret or ConfigMap, by name. */
 type WatchedObject = ReturnType<typeof watchObject>;
 
 interface WatchedObjectDeps extends ClockAndLog {
@@ -200,15 +201,15 @@ function watchObject(deps: WatchedObjectDeps) {
   });
   const ended = reflector.run(stop.signal);
   return {
-    /** The watched state: waits for the first response until `signal` aborts. Undefined if the object does not exist or is not known yet.
-     *  Never rejects. */
+    /** Returns the watched object; waits for the first response until `signal` aborts. Undefined if the object does not exist or
+     *  is not known yet. Never rejects. */
     async read(signal: AbortSignal) {
       if (!reflector.synced()) await reflector.ready(AbortSignal.any([signal, stop.signal])).catch(() => undefined);
       const object = current();
       if (object) handedOut = versionOf(object);
       return object;
     },
-    /** Records a value that a reader got elsewhere, so that the reader is notified when it changes. */
+    /** Records an object that a reader got by other means, so that the reader is notified when it changes. */
     recordRead(object: StoredObject | undefined) {
       handedOut = versionOf(object);
       // The watch may have shown another version while the value was fetched.

@@ -4,7 +4,7 @@ import type { ApiClient } from "./client.ts";
 
 type PodKey = Pick<Pod["metadata"], "namespace" | "name" | "uid">;
 
-/** API path of a pod. */
+/** Returns the API path of a pod. */
 export function podPath({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
   return `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
 }

@@ -5,15 +5,15 @@ import type { ObjectMeta } from "../objects.ts";
 import { ApiError, isExpired } from "./api-error.ts";
 import type { ApiClient, ObjectList, Query, WatchEvent } from "./client.ts";
 
-/** Anything the API server stores. */
+/** An object that the API server stores. */
 export interface ApiObject {
   metadata: Pick<ObjectMeta, "name" | "namespace" | "uid" | "resourceVersion" | "managedFields">;
 }
 
 export interface ReflectorHandler<T> {
-  /** All objects, after each list. */
+  /** Called after each list, with all objects. */
   replace(objects: readonly T[]): void;
-  /** One change. An object recreated under the same name is deleted first and then added. */
+  /** Called for each change. An object that is re-created under the same name is first deleted and then added. */
   changed(object: T, type: "added" | "modified" | "deleted"): void;
 }
 
@@ -24,7 +24,7 @@ export interface ReflectorOptions<T> extends ClockAndLog {
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
   readonly handler?: ReflectorHandler<T>;
-  /** Lower bound of the maximum delay after failures, milliseconds; delays are drawn from it to its double. */
+  /** Maximum delay after failures before jitter, milliseconds; delays are chosen between this and twice this. */
   readonly maxRetryDelayMs?: number;
 }
 
@@ -33,13 +33,14 @@ export interface Reflector<T> extends Runnable {
   /** True once the first list has been delivered. */
   synced(): boolean;
   ready(signal: AbortSignal): Promise<void>;
-  /** The object of that name; `namespace` is undefined for cluster-scoped objects. */
+  /** Returns the object of that name; `namespace` is undefined for cluster-scoped objects. */
   get(namespace: string | undefined, name: string): T | undefined;
   list(): readonly T[];
 }
 
 const pageSize = 500;
-/** Retry delays: doubled from the first to the maximum, each drawn from [1, 2) of it; client-go's values. */
+/** First and maximum retry delay, milliseconds; client-go's values. Delays double from the first to the maximum; each is
+ *  multiplied by a random factor from 1 to 2. */
 const firstRetryDelayMs = 800;
 const maxRefusedDelayMs = 30_000;
 /** Maximum delay while the server is unreachable, so that its return is noticed within seconds. A starting server may refuse requests
@@ -225,8 +226,7 @@ function keyOf({ metadata }: ApiObject): string {
   return metadata.namespace ? `${metadata.namespace}/${metadata.name}` : (metadata.name ?? "");
 }
 
-/** Removes an object's managedFields: they are often its larger part, are never read here, and objects stay in memory as long as they
- *  exist. */
+/** Removes an object's managedFields, to save memory: they are often the larger part of an object, and are never read here. */
 export function withoutManagedFields<T extends ApiObject>(object: T): T {
   delete object.metadata.managedFields;
   return object;

@@ -6,9 +6,9 @@ import type { RawRequest } from "./requests.ts";
 export interface RequestSpan {
   /** Headers that propagate the trace to the API server. */
   readonly headers: Readonly<Record<string, string>>;
-  /** @param status of the response, whose body is still to come. */
+  /** @param status HTTP status of the response, whose body has not been read yet. */
   answered(status: number): void;
-  /** @param error why there is no complete response; undefined if the body was read or is no longer needed. */
+  /** @param error reason why there is no complete response; undefined if the body was read or is no longer needed. */
   end(error?: Error): void;
 }
 

@@ -23,12 +23,13 @@ export interface RawResponse {
   readonly cut?: () => boolean;
 }
 
-/** HTTP/1.1 over pooled connections, with the given credentials. */
+/** Sends HTTP/1.1 requests over pooled connections. */
 export type Requests = ReturnType<typeof createRequests>;
 
-/** Shorter than the API server's own 90 s, so that a request never meets a connection that the server is closing. */
+/** Time after which an idle connection is closed, milliseconds: shorter than the API server's own 90 s, so that no request is
+ *  sent on a connection that the server is closing. */
 const keepAliveMs = 85_000;
-/** The API server gives up on an ordinary request after 60 s. */
+/** Timeout for a response, milliseconds: the API server gives up on an ordinary request after 60 s. */
 const responseTimeoutMs = 65_000;
 const connectTimeoutMs = 10_000;
 /** TCP keepalive: probes after this much idle time, one per second; ten unanswered ones end the connection (Node's values). This is the
@@ -38,7 +39,7 @@ const tcpKeepAliveMs = 15_000;
 /** Connections are kept for one generation of credentials; older ones close when idle. */
 export function createRequests() {
   let pool: { readonly generation: number; readonly dispatcher: Dispatcher } | undefined;
-  /** Closing connections. */
+  /** Connection pools that are closing. */
   const old = new Set<Dispatcher>();
   const poolFor = (credentials: Credentials): Dispatcher => {
     if (pool?.generation !== credentials.generation) {
@@ -79,7 +80,7 @@ export function createRequests() {
     /** @throws CodedError unavailable if there is no response, or the signal's reason. */
     send: (credentials: Credentials, raw: RawRequest): Promise<RawResponse> =>
       send(credentials, raw, responseTimeoutMs),
-    /** The same for a response whose body may stay silent for minutes. */
+    /** Like `send`, without a timeout between pieces of the body, as watches may be silent for minutes. */
     stream: (credentials: Credentials, raw: RawRequest): Promise<RawResponse> => send(credentials, raw, 0),
     /** Closes every connection: requests in progress fail with `unavailable`, the next one opens a new connection. */
     renew() {
@@ -92,7 +93,7 @@ export function createRequests() {
   };
 }
 
-/** The coded error for a request without a response. */
+/** Returns the coded error for a request without a response. */
 export function unreachable(server: URL, error: unknown, signal: AbortSignal | undefined): CodedError {
   if (signal?.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;

@@ -7,7 +7,8 @@ import { createReflector } from "./reflector.ts";
 /** Maximum time that the first pod with a runtime class waits for the list, milliseconds. */
 const firstListTimeoutMs = 10_000;
 
-/** The cluster's runtime classes: one watch, started by the first pod that names one. Most nodes never have such a pod.
+/** Reads the cluster's RuntimeClasses by one watch, which the first pod with a runtime class starts, as most nodes never have
+ *  such a pod.
  *  @see https://kubernetes.io/docs/concepts/containers/runtime-class/ */
 export function createRuntimeClasses(deps: ListerDeps): RuntimeClasses & Runnable {
   const reflector = createReflector<RuntimeClass>({ ...deps, path: "/apis/node.k8s.io/v1/runtimeclasses" });

@@ -1,6 +1,6 @@
 import type { Secret } from "../objects.ts";
 
-/** Path of a Secret. */
+/** Returns the API path of a Secret. */
 export function secretPath(namespace: string, name: string): string {
   return `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
 }

@@ -13,7 +13,8 @@ export interface ServiceAccountAccess extends AccessFile {
   account(): { readonly name: string; readonly uid: string } | undefined;
 }
 
-/** A Pod's own access to the API server: the service account's token, read again as it is renewed, and the cluster's CA.
+/** Returns the access of graftlet's Pod to the API server: the service account's token, which is read again when it has been
+ *  renewed, and the cluster's CA.
  *  @param env of the process.
  *  @returns undefined outside a Pod.
  *  @see https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/ */

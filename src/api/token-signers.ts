@@ -5,10 +5,10 @@ import type { Clock } from "../lib/clock.ts";
  *  else. It only decides the order of reviews, not the token's validity. */
 export type TokenKind = "signed" | "jwt" | "other";
 
-/** Headers of valid tokens, which name the signing key: the same in all tokens of that key. */
+/** Headers of valid tokens. A header names the signing key; all tokens signed with that key have the same header. */
 export type TokenSigners = ReturnType<typeof createTokenSigners>;
 
-/** Number of signing keys of the cluster, current and former. */
+/** Maximum number of remembered signing keys of the cluster, current and former. */
 const maxSigners = 16;
 /** Longest headers and payloads that are inspected, characters. */
 const maxLength = { head: 1024, payload: 8192 };

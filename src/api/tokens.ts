@@ -11,7 +11,7 @@ import type { ApiClient } from "./client.ts";
 import type { TokenSigners } from "./token-signers.ts";
 
 export interface TokenRequest {
-  /** Empty: the API server's own audience. */
+  /** Audience of the token; empty for the API server's own. */
   readonly audience: string;
   readonly expirationSeconds: number;
   /** Required UID of the service account; undefined for any. */
@@ -20,7 +20,7 @@ export interface TokenRequest {
 
 export interface Token {
   readonly token: string;
-  /** Milliseconds since the epoch, as is `refreshAt`: the time at which to request a new token. */
+  /** Both times are milliseconds since the epoch; at `refreshAt` a new token is requested. */
   readonly expiresAt: number;
   readonly refreshAt: number;
 }
@@ -45,8 +45,8 @@ const cleanupIntervalMs = 60_000;
  *  connection. */
 const maxConcurrentRequests = 10;
 
-/** Service account tokens bound to the pod that mounts them: refreshed after four fifths of their lifetime, or a day. A token
- *  that cannot be refreshed is used until it expires.
+/** Creates the source of service account tokens, each bound to the pod that mounts it. A token is refreshed after four fifths of
+ *  its lifetime, or a day; if that fails, it is used until it expires.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens */
 export function createTokenSource(deps: {
   readonly client: ApiClient;

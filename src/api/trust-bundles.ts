@@ -28,7 +28,7 @@ const versions = ["v1beta1", "v1alpha1"] as const;
 /** Maximum time that a reader waits for the first list, milliseconds; the kubelet's value. */
 const firstListTimeoutMs = 10_000;
 
-/** ClusterTrustBundles, watched only while a registered pod projects one.
+/** Watches ClusterTrustBundles, but only while a registered pod projects one.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#cluster-trust-bundles */
 export function createTrustBundles(deps: TrustBundlesDeps) {
   const { client, clock, enabled } = deps;
@@ -100,7 +100,7 @@ export function createTrustBundles(deps: TrustBundlesDeps) {
   };
 }
 
-/** The version in which the API server serves ClusterTrustBundles; undefined if it does not. */
+/** Returns the version in which the API server serves ClusterTrustBundles; undefined if it does not serve them. */
 async function servedVersion(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
   try {
     for (const version of versions) {
@@ -117,7 +117,7 @@ async function servedVersion(client: ApiClient, signal: AbortSignal): Promise<st
   }
 }
 
-/** The selected bundles. A missing label selector selects none, an empty one all of the signer. */
+/** Returns the selected bundles. A missing label selector selects none, an empty one selects all bundles of the signer. */
 function selected(bundles: Reflector<TrustBundle>, selection: TrustAnchorSelection): readonly TrustBundle[] {
   const { name, signerName, labelSelector } = selection;
   if (name !== undefined) {

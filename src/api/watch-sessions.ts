@@ -9,7 +9,7 @@ import { type RawResponse, type RawRequest, type Requests, unreachable } from ".
 /** Opens watches over as few HTTP/2 connections as possible, or one HTTP/1.1 connection each if the server does not support HTTP/2. */
 export type WatchSessions = ReturnType<typeof createWatchSessions>;
 
-/** Streams per connection: API servers allow 100 (older ones 250); some room is left. */
+/** Maximum number of streams per connection, a little below the 100 that API servers allow (older ones allow 250). */
 const maxStreams = 90;
 
 /** Ping interval and timeout, milliseconds: a connection that was cut silently is noticed within 20 s. */
@@ -62,7 +62,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     ): Promise<RawResponse> {
       throwIfAborted(request.signal);
       try {
-        // The dial is shared: a caller that is cancelled leaves it to the others.
+        // The dial is shared, so it continues for the other callers if one is cancelled.
         const one = wantsHttp2(credentials) ? await untilAborted(sessionFor(credentials), request.signal) : undefined;
         if (one) return await answerOf(one.open(http2Headers(credentials, request)), request.signal);
       } catch (error) {
@@ -72,7 +72,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     },
     async [Symbol.asyncDispose]() {
       for (const one of sessions) one.destroy();
-      // A dial hangs while a name does not resolve or a host does not respond: it is not awaited.
+      // The dial is not awaited, as it hangs while a name does not resolve or a host does not respond.
       void dialing?.then(
         (late) => late?.destroy(),
         () => undefined,

@@ -7,8 +7,8 @@ export type WriteThrottle = ReturnType<typeof createWriteThrottle>;
 /** Interval between writes to a server that could not accept the last one, milliseconds. */
 const writeIntervalMs = 500;
 
-/** After a successful write, queued ones follow: one, then two, then four, as long as none fails. A server that accepts one may not
- *  accept the next, and one that rejects an invalid write has not stored any. */
+/** Each successful write releases queued ones: first one, then two, then four, as long as none fails. The number grows gradually,
+ *  because a server that answers one write may not be able to store the next. */
 export function createWriteThrottle(clock: Clock) {
   const waiting = new Set<() => void>();
   let timer: Timer | undefined;

@@ -104,7 +104,8 @@ function signalChanges({ partsOf }: NodeContext, { nodes, services }: Pick<Clust
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });
-  // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retryFailedPods delay.
+  // Container environments contain the Services. Pods that failed because the first list was missing are retried at once, without
+  // their retry delay.
   const { retryFailedPods } = partsOf("serviceWatch").signals;
   const unsubscribe = services.onChange(() => {
     unsubscribe();
@@ -152,7 +153,7 @@ export function createApiServerTunnels({
 }: NodeContext): Tunnels | undefined {
   const { kubelet, advertisedPort, egressTunnel: configured } = config;
   if (!access || configured === "none" || !kubelet.enableServer) return undefined;
-  // Read only if there are tunnels.
+  // The credentials are read only if there are tunnels.
   let credentials: CredentialSource | undefined;
   const host = /^(0\.0\.0\.0|::)$/.test(kubelet.address) ? "127.0.0.1" : kubelet.address;
   return createTunnels({

@@ -52,7 +52,7 @@ export interface TargetClaim extends Fence {
   onLost(listener: () => void): () => void;
 }
 
-/** What a process shares with each of its nodes. */
+/** Parts that all nodes of a process share. */
 export interface ProcessParts extends Pick<KubeletServerDeps, "unauthenticated" | "flags" | "verbosity" | "profiles"> {
   /** ID of this process, to recognize its own health endpoints. */
   readonly instance: string;
@@ -62,7 +62,7 @@ export interface ProcessParts extends Pick<KubeletServerDeps, "unauthenticated" 
   readonly tunnelLimits: TunnelLimits;
 }
 
-/** Dependencies of a node: its configuration, and what it works with. */
+/** Dependencies of a node. */
 export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly config: NodeConfig;
   readonly target: Target;
@@ -70,7 +70,7 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly client: ApiClient;
   /** Standalone: there is no API server; pods come from files and URLs, and events go to the log. */
   readonly standalone: boolean;
-  /** Labels, annotations and taints of the Node that may change while it runs; absent: those of the configuration stay. */
+  /** Labels, annotations and taints of the Node that may change while it runs; absent: the configured ones stay. */
   readonly configuredMetadata?: ConfiguredMetadataSource;
   /** Returns the ID of the only machine on which the node may run; absent, or undefined, if any machine will do. */
   readonly expectedMachine?: () => string | undefined;
@@ -95,7 +95,7 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
 export interface NodeContext extends KubeletDeps {
   /** Returns the state and signals that kubelet/wiring.ts names for an actor, with the clock and the log. */
   readonly partsOf: PartsOf;
-  /** Creates state of one actor about pods. */
+  /** Creates per-pod state that is private to one actor. */
   readonly privateColumn: PrivateColumn;
   /** Calls back when the work on a pod has ended and its values are freed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
@@ -145,11 +145,11 @@ export interface ObservedTarget {
   /** Undefined unless containers can get exclusive CPUs. */
   readonly cpus: CpuManager | undefined;
   readonly podIds: PodIds;
-  /** Undefined unless containers get memory on NUMA nodes. */
+  /** Undefined unless containers get memory from particular NUMA nodes. */
   readonly memory: MemoryManager | undefined;
-  /** In the order in which they allocate. */
+  /** Resource managers, in the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
-  /** Has the managers allocate pods. */
+  /** Lets the managers allocate resources to pods, and aligns the allocations. */
   readonly topology: TopologyManager;
   readonly drivers: CsiDrivers;
   readonly agent: NodeAgent;

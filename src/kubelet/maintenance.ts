@@ -29,8 +29,8 @@ export interface MaintenanceParts extends PodStages, PodSources {
   readonly usages: PodUsages;
 }
 
-/** Creates what keeps a node usable, in start order: housekeeping, garbage collection, the OOM watcher, log rotation, eviction, graceful
- *  shutdown. */
+/** Creates the maintenance services of a node, in start order: housekeeping, garbage collection, the OOM watcher, log rotation,
+ *  eviction, graceful shutdown. */
 export function createMaintenance(
   context: NodeContext,
   cluster: Cluster,

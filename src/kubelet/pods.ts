@@ -28,7 +28,7 @@ import { createPodSources } from "./sources.ts";
 import { createNodeVolumes } from "./volumes.ts";
 import { type StatusGenerator, createStatusGenerator } from "../status/generate/generate-status.ts";
 
-/** The pod pipeline's parts that other components query. */
+/** The parts of the pod pipeline that other components use. */
 export type PodPipeline = ReturnType<typeof createPodPipeline>;
 
 /** Creates the pod pipeline: reads pods from their sources, runs them, reports their status, and cleans up after them. */
@@ -158,7 +158,7 @@ function createNodeStatusGenerator(
   });
 }
 
-/** A registry that passes pods on to all of the given ones. */
+/** Creates a registry that passes pods on to all given registries. */
 function allOf(registries: readonly ObjectRegistry[]): ObjectRegistry {
   return {
     register: (pod) => registries.forEach((registry) => registry.register(pod)),

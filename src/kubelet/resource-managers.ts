@@ -61,7 +61,7 @@ export async function createResourceManagers(context: NodeContext) {
   return { devices, cpus, memory, dra, podIds, managers, topology };
 }
 
-/** @returns undefined with the policy none. */
+/** @returns undefined if the policy is none. */
 async function openNodeAlignment({ config, target, signal }: NodeContext): Promise<Alignment | undefined> {
   const settings = topologySettings(config);
   return settings && openAlignment(settings, target.host, signal);
@@ -123,7 +123,7 @@ function createNodeDraManager({ config, target, client, metrics, partsOf }: Node
   });
 }
 
-/** @returns undefined with the policy none. */
+/** @returns undefined if the policy is none. */
 async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | undefined> {
   const { config, target, metrics, log, partsOf, signal } = context;
   const opened = await openPolicy(cpuSettings(config), target.host, log, signal);
@@ -146,7 +146,7 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
   });
 }
 
-/** @returns undefined with the policy None. */
+/** @returns undefined if the policy is None. */
 async function createNodeMemoryManager(context: NodeContext): Promise<MemoryManager | undefined> {
   const { config, target, metrics, log, partsOf, signal } = context;
   const state = await openMemory(memorySettings(config), target.host, log, signal);

@@ -157,7 +157,7 @@ function createNodeImagePuller(
   });
 }
 
-/** Credentials on graftlet's own machine: the node's own, and those of credential provider plugins. */
+/** Creates the keyrings on graftlet's own machine: the node's own credentials, and those of credential provider plugins. */
 function nodeKeyrings(context: NodeContext, { accounts, tokens }: Cluster): readonly PodKeyring[] {
   const { config, metrics, signal, clock, log, readOwnFile: readFile } = context;
   const { rootDir, credentialProviders } = config;

@@ -85,7 +85,7 @@ function createHealthz({ config, target, instance, readiness, metrics, clock, lo
   return [createHealthzServer({ address, port, sharing, instance, readiness, measures, clock, log })];
 }
 
-/** The certificates that authenticate callers: from clientCAFile, or from the cluster. */
+/** Creates the source of the CA certificates that authenticate callers: clientCAFile, or the cluster. */
 async function createClientCA({ config, client, standalone, clock, log }: NodeContext): Promise<ClientCA & Runnable> {
   const { clientCAFile } = config.kubelet.authentication.x509;
   if (clientCAFile) return clientCAFromFile(clientCAFile, { clock, log });
@@ -128,7 +128,8 @@ function createApi(
   });
 }
 
-/** The kubelet API's certificate: from tlsCertFile, issued by the cluster (serverTLSBootstrap), or self-signed. */
+/** Creates the source of the kubelet API's certificate: from tlsCertFile, issued by the cluster (serverTLSBootstrap), or
+ *  self-signed. */
 function servingCertificate(
   { config, client, standalone, store, approve, metrics, clock, log, signal }: NodeContext,
   nodeIPs: readonly string[],
@@ -165,8 +166,8 @@ function servingCertificate(
   });
 }
 
-/** Authentication and authorization by the API server. Without one, only client certificates identify callers, and all requests are
- *  denied unless the authorization mode is AlwaysAllow. */
+/** Creates authentication and authorization by the API server. Without an API server, only client certificates identify callers,
+ *  and all requests are denied unless the authorization mode is AlwaysAllow. */
 function access(
   { config, client, standalone, clock, metrics: { measures } }: NodeContext,
   { signers }: Cluster,
@@ -190,8 +191,8 @@ function access(
   };
 }
 
-/** The node's state for status commands and the page, as served by its kubelet API. A standalone node shows the Node that it would
- *  register. */
+/** Creates the view of the node's state for status commands and the page, as served by its kubelet API. A standalone node shows
+ *  the Node that it would register. */
 export function createNodeIntrospection(
   { standalone, partsOf }: NodeContext,
   { nodes }: Cluster,
@@ -210,7 +211,7 @@ export function createNodeIntrospection(
   };
 }
 
-/** The node's state for gauges. */
+/** Creates the view of the node's state from which gauges are computed. */
 export function createNodeView(
   { target, clientCertificate, partsOf }: NodeContext,
   { podCertificates }: Cluster,

@@ -62,24 +62,25 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network" 
   };
 }
 
-/** The annotation that suggests addresses to a cloud controller. */
+/** Returns the annotation that suggests addresses to a cloud controller. */
 function providedAddresses({ cloudProvider, nodeIPs }: NodeConfig): Readonly<Record<string, string>> {
   const isGiven = cloudProvider && nodeIPs[0] !== undefined && !/^[0:.]+$/.test(nodeIPs[0]);
   return isGiven ? { [providedAddressesAnnotation]: nodeIPs.join() } : {};
 }
 
-/** True if the node refuses a target that has swap on. A remote machine keeps its owner's swap, of which pods use none unless configured. */
+/** True if the node refuses a target that has swap on. By default a remote machine may have swap; pods use none of it unless
+ *  configured. */
 export function refusesSwap({ kubelet }: Pick<NodeConfig, "kubelet">, { link }: Pick<Target, "link">): boolean {
   return kubelet.failSwapOn ?? link === undefined;
 }
 
-/** True if the node creates the kubelet's iptables chains: a remote machine's owner is asked first. */
+/** True if the node creates the kubelet's iptables chains. On a remote machine it does so only if configured. */
 export function makesIptablesChains({ kubelet }: NodeConfig, { link }: Pick<Target, "link">): boolean {
   return kubelet.makeIPTablesUtilChains ?? link === undefined;
 }
 
-/** Annotations of a newly registered Node: without DaemonSets if its pods are not on the cluster network, or that is not known;
- *  with the pod network mode if they are isolated. */
+/** Returns the annotations of a newly registered Node: they exclude DaemonSets if its pods are not, or may not be, on the cluster
+ *  network, and contain the pod network mode if the pods are isolated. */
 export function registeredAnnotations(target: Pick<Target, "network"> | undefined): Readonly<Record<string, string>> {
   return {
     ...((!target || hasOwnNetwork(target.network)) && { [daemonSetsAnnotation]: "none" }),
@@ -123,7 +124,7 @@ export function cpuSettings({ kubelet, rootDir }: Pick<NodeConfig, "kubelet" | "
   };
 }
 
-/** True if pods with pod-level resources get CPUs and memory of their own. */
+/** True if the CPU and memory managers allocate exclusive resources to pods with pod-level resources. */
 export function managesPodLevel({ kubelet: { featureGates } }: Pick<NodeConfig, "kubelet">): boolean {
   return ["PodLevelResourceManagers", "PodLevelResources"].every((gate) => gateEnabled(featureGates, gate));
 }

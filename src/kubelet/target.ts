@@ -95,7 +95,8 @@ function iptablesChains({ config, target, clock, log }: NodeContext): readonly R
   return [];
 }
 
-/** Pods are added once the runtime's pods are listed and its name is known, which is part of container IDs. */
+/** Delays `ready` until the runtime's pods have been listed and its name, which is part of container IDs, is known. Only then
+ *  pods are added. */
 function afterRuntimeAnswers(pleg: Pleg, health: RuntimeHealth): Runnable {
   return {
     name: pleg.name,
@@ -151,7 +152,7 @@ function createNodeTunnel(
   });
 }
 
-/** Facts about the target that the Node's status shows. */
+/** Facts about the target for the Node's status. */
 interface NodeParts extends Pick<ObservedTarget, "pleg" | "rights" | "devices" | "health"> {
   readonly plugins: RegisteredPlugins;
   readonly isolation: (() => Isolation | undefined) | undefined;

@@ -27,7 +27,8 @@ export function createPluginRegistration(
   const onChange = () => nodeChanged.send();
   const published = createCsiNodeSync({ csiNodes, drivers, nodes, onChange, clock, log });
   const plugins = createPluginManager({
-    // A watch uses one of the few channels of a link per directory; polling needs one exchange.
+    // Over a link the directories are polled: a watch would use one of the link's few channels for each directory, while polling
+    // needs one exchange.
     host: link ? { fs: host.fs, dial: host.dial.bind(host) } : host,
     directory: pluginRegistryOf(rootDir),
     handlers: { ...handlers, CSIPlugin: drivers.handler },
@@ -37,7 +38,7 @@ export function createPluginRegistration(
   });
   return {
     drivers,
-    /** Why the node is not ready because of CSI drivers; undefined if it is ready. */
+    /** Reason why CSI drivers keep the node from being ready; undefined if they do not. */
     problem: () => (standalone ? undefined : published.problem()),
     runnables: [published, drivers.updates, plugins],
   };

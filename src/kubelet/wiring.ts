@@ -9,8 +9,8 @@ import { createSourceMilestone, createValue } from "../state/values.ts";
 // The node on one page: every actor that shares state with others, in start order. An actor gets only the columns and
 // signals that it names here and no others; the compiler checks this.
 
-/** Creates the state of a node: passive, created before its actors. Each part has a reader and a writer; the wiring says which actor
- *  gets which. @param sources pod sources of the node. */
+/** Creates the state of a node, before its actors. Each part has a reader and a writer; the wiring says which actor gets which.
+ *  @param sources pod sources of the node. */
 export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
   const { privateColumn, onEnd, ...columns } = createPodTable(clock);
   const state = {
@@ -118,7 +118,7 @@ type Writers<S extends { [P in keyof S]: { readonly writer: unknown } }, K exten
   readonly [P in K]: S[P]["writer"];
 };
 
-/** What an actor works with: readers and writers of the state and signals, by name, and the node's clock and log. */
+/** The parts of an actor: its readers and writers of the state, by name, its signals, and the node's clock and log. */
 export type ActorParts<Name extends ActorName> = ClockAndLog &
   Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
   Writers<NodeState, Part & Names<(typeof wiring)[Name], "writes">> & {
@@ -129,7 +129,8 @@ export type ActorParts<Name extends ActorName> = ClockAndLog &
 /** Returns the state and signals that the wiring lists for an actor, for its dependencies. */
 export type PartsOf = <Name extends ActorName>(name: Name) => ActorParts<Name>;
 
-/** Hands out a node's state and signals as the wiring says. What it returns throws when a column would get a second writer. */
+/** Returns a function that gives each actor the state and signals that the wiring lists for it. The function throws if a column
+ *  would get a second writer. */
 export function wireActors(state: NodeState, signals: NodeSignals, { clock, log }: ClockAndLog): PartsOf {
   const written = new Set<Part>();
   return <Name extends ActorName>(name: Name) => {
@@ -139,7 +140,7 @@ export function wireActors(state: NodeState, signals: NodeSignals, { clock, log 
     parts["signals"] = Object.fromEntries(names.map((signal) => [signal, signals[signal]]));
     for (const part of reads) parts[part] = state[part].reader;
     for (const part of writes) {
-      if (written.has(part)) throw new Error(`${name}: column ${part} has a writer already`);
+      if (written.has(part)) throw new Error(`${name}: column ${part} already has a writer`);
       written.add(part);
       parts[part] = state[part].writer;
     }

@@ -37,7 +37,8 @@ export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
   readonly kubelet: Pick<NodeConfig["kubelet"], "podLogsDir">;
 };
 
-/** Timeout and interval of attempts to re-acquire a lost lock, milliseconds: the process that held it for us may live on for a moment. */
+/** Timeout and interval of attempts to re-acquire a lost lock, milliseconds: the process that held it for us may take a moment to
+ *  end. */
 const reacquireTimeoutMs = 15_000;
 const reacquireIntervalMs = 500;
 const runtimeDetectionTimeoutMs = 10_000;
@@ -115,15 +116,15 @@ async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal
   };
 }
 
-/** Returns the error of a claim, or a better one: where the login may not write because sudo asks for a password, that is what has to be
- *  changed. */
+/** Returns the error of a failed claim. If the login cannot write because sudo asks for a password, the error says so, as that
+ *  has to be fixed. */
 async function unlessSudoIsMissing(error: unknown, target: ClaimedTarget, signal: AbortSignal): Promise<unknown> {
   if (!hasCode(error, "permission_denied")) return error;
   const asked = target.missingPrivileges?.(signal);
   const missing = asked && (await ignoreCode(asked, "unavailable", "cancelled"));
   const [sentence] = missing?.messages ?? [];
   if (!missing?.sudoNeedsPassword || sentence === undefined) return error;
-  const message = `${sentence} As it is, ${messageOf(error)}`;
+  const message = `${sentence} Currently, ${messageOf(error)}`;
   return new TargetError("SudoNeedsPassword", "permission_denied", message, { cause: error });
 }
 

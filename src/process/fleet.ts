@@ -17,7 +17,7 @@ import { type NodeRun, runNode } from "./node-run.ts";
 
 export interface FleetRunDeps {
   readonly fleet: FleetConfig;
-  /** What all nodes of the process share. */
+  /** Parts that all nodes of the process share. */
   readonly common: Omit<NodeRun, "config" | "report">;
   /** Ports of the process's own listeners. */
   readonly usedPorts: readonly number[];
@@ -28,11 +28,11 @@ export interface FleetRunDeps {
   readonly enrolments: FleetDeps["enrolments"];
 }
 
-/** Rate limit of the account's requests, for all objects together. */
+/** Rate limit of the service account's requests, shared by all GraftedNodes. */
 const requests = { qps: 50, burst: 100 };
-/** Time limit to obtain the client certificate of a node that leaves, milliseconds. */
+/** Time limit for obtaining the client certificate of a node that is being removed, milliseconds. */
 const identityTimeoutMs = 30_000;
-/** What readiness waits for before objects are known. */
+/** Name of what readiness waits for until the objects have been listed. */
 const listName = "the list of GraftedNodes";
 
 /** Creates the service that serves the GraftedNodes of the Pod's namespace, with the Pod's service account.
@@ -82,7 +82,7 @@ export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
   return { ...run, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };
 }
 
-/** Metrics of the few requests of a node that leaves; nobody reads them. */
+/** Metrics for the few requests of a node that is being removed; they are not exported. */
 function unreadMeasures({ nodeName }: NodeConfig, clock: Clock): NodeMetrics["measures"] {
   return createNodeMetrics({ clock, nodeName, kubeletVersion, graftletVersion, gates: [] }).measures;
 }

@@ -42,10 +42,10 @@ export interface Account {
 
 const storeName = "kubelet-client";
 
-/** Obtains a node's credentials for the API server: those of its kubeconfig; if that is missing and a bootstrap kubeconfig
- *  is given, a certificate for `system:node:NAME` that is requested with it, and the kubeconfig is written; in a Pod without
- *  a kubeconfig, a certificate that is requested with the service account, or the service account itself.
- *  Waits until the certificate is approved, unless the signal aborts.
+/** Obtains a node's credentials for the API server. They are those of its kubeconfig. If that is missing and a bootstrap
+ *  kubeconfig is given, a certificate for `system:node:NAME` is requested with it, and the kubeconfig is written. In a Pod
+ *  without a kubeconfig, they are a certificate that is requested with the service account, or the service account itself. Waits
+ *  until the certificate is approved, unless the signal aborts.
  *  @throws CodedError, one sentence, if none of these can be used.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
 export async function obtainIdentity(deps: IdentityDeps, signal: AbortSignal): Promise<Identity> {
@@ -117,7 +117,7 @@ export function clientFor(
   return createApiClient({ access, clock, log, userAgent, qps, burst, measures, ...(tracer && { tracer }) });
 }
 
-/** The current client certificate in PEM; undefined if the node uses other credentials. */
+/** Returns the current client certificate in PEM; undefined if the node uses other credentials. */
 export function ownCertificate(access: AccessFile): string | undefined {
   try {
     const { certData, certFile } = access.read().user;
@@ -128,7 +128,7 @@ export function ownCertificate(access: AccessFile): string | undefined {
   }
 }
 
-/** Why these credentials cannot be used; undefined if they can. */
+/** Returns the reason why these credentials cannot be used; undefined if they can. */
 function problemOf({ clock, log }: IdentityDeps, from: AccessFile): CodedError | undefined {
   try {
     createCredentials({ from, clock, log });
@@ -199,7 +199,7 @@ function clientCertificate(
   );
 }
 
-/** Access to the same API server with the certificate in the store, once there is one. */
+/** Returns access to the same API server with the certificate in the store, once there is one. */
 function withClientCertificate({ certDir, nodeName }: NodeConfig, base: AccessFile): AccessFile {
   return withCertificate(base, `the client certificate of node ${nodeName}`, currentFile(certDir, storeName));
 }

@@ -16,11 +16,11 @@ export interface KubeletEndpoint {
   readonly port: number;
 }
 
-/** The configured addresses and port at which the kubelet API is reached. The address of a Service outlives the
- *  Pod. Waits for the API server, unless the signal aborts.
+/** Returns the configured addresses and port at which the kubelet API is reached. The address of a Service outlives the Pod.
+ *  Waits for the API server, unless the signal aborts.
  *  @param account the Pod's service account, which may get the Service.
- *  @throws CodedError not_found, one sentence, if the Service does not exist; failed_precondition if it has no address, or
- *  no port for the kubelet API. */
+ *  @throws CodedError not_found, one sentence, if the Service does not exist; failed_precondition if it has no address, or no
+ *  port for the kubelet API. */
 export async function kubeletEndpoint(
   {
     nodeIPs,
@@ -52,7 +52,7 @@ async function serviceOf({ client, namespace }: Account, service: string, signal
   });
 }
 
-/** @param port on which graftlet listens. */
+/** Returns the address and port at which a Service leads to the kubelet API. @param port the port on which graftlet listens. */
 function endpointOf({ metadata, spec }: Service, port: number): KubeletEndpoint {
   const refuse = (why: string) =>
     new CodedError("failed_precondition", `kubeletService ${JSON.stringify(metadata.name)} has no ${why}`);

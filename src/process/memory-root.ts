@@ -10,9 +10,10 @@ export interface MemoryRootDeps {
   readonly log: Logger;
 }
 
-/** Refuses a root directory in memory on a remote target, where it is mostly a mistake: the root file system of an appliance, such as
- *  a NAS, is in memory, and its data volume is mounted elsewhere. Pods' volumes would fill the memory, and be lost when it restarts. A node
- *  that has its record there already is only warned about; a local one is not checked, as by the kubelet.
+/** Refuses a root directory in memory on a remote target, where it is usually a mistake: an appliance such as a NAS has its root
+ *  file system in memory, and its data volume is mounted elsewhere. Pods' volumes would fill the memory, and be lost when the
+ *  machine restarts. If the node already has its record there, only a warning is logged. A local root directory is not checked,
+ *  as by the kubelet.
  *  @throws TargetError RootDirUnusable, one sentence; unavailable and deadline_exceeded like the host. */
 export async function refuseMemoryRoot(
   { target: { host, link }, log }: MemoryRootDeps,

@@ -45,8 +45,8 @@ export interface NodeRun
 /** Retry delays of a failed node, milliseconds; short enough to keep its Node's Lease alive. */
 const retryBackoff = { initialMs: 2_000, maxMs: 30_000 };
 
-/** Runs a node until the signal aborts. If one of several nodes fails, the error is reported in its Node, if possible, and it is retried;
- *  the error of a single node is printed on standard error.
+/** Runs a node until the signal aborts. If the process runs several nodes, the error of a failed one is reported in its Node, if
+ *  possible, and the node is retried; the error of a single node is printed on standard error.
  *  @returns false if the node failed. */
 export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolean> {
   const { config, several, clock, log } = run;
@@ -73,7 +73,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
   }
 }
 
-/** The message of an error that users can fix, the stack of any other. */
+/** Returns the message of an error that users can fix, and the stack of any other error. */
 function errorText(error: unknown): string {
   return error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error);
 }
@@ -150,7 +150,7 @@ function approverOf({ config, clock, log }: NodeRun, account: Account): Approve 
   return createApprover({ client: account.client, nodeName, signer, addresses, clock, log });
 }
 
-/** A standalone node has no identity. */
+/** Returns the identity of a standalone node, which has no credentials for an API server. */
 function standaloneIdentity({
   certDir,
 }: NodeConfig): Pick<Identity, "account" | "store" | "running"> & { access?: AccessFile } {
@@ -182,15 +182,15 @@ interface SetupFailure {
 /** Events of a node that cannot run. */
 type SetupFailures = ReturnType<typeof createSetupFailures>;
 
-/** Longest wait for the API server, milliseconds: the process is about to exit. */
+/** Maximum wait for the API server, milliseconds. It is short, as the process may be about to exit. */
 const timeoutMs = 5_000;
 
 export function createSetupFailures({ nodeName, clock, log }: ClockAndLog & { readonly nodeName: string }) {
   const correlator = createEventCorrelator(clock);
   const about = nodeReference(nodeName);
   return {
-    /** Writes the kubelet's event `KubeletSetupFailed` about the Node. A repeated message counts up one event. An API server that does not
-     *  respond delays the caller by a few seconds at most. */
+    /** Writes the kubelet's event `KubeletSetupFailed` about the Node. A repeated message increments the count of one event. An
+     *  API server that does not respond delays the caller by a few seconds at most. */
     async record({ client, standalone, error: cause }: SetupFailure, signal: AbortSignal) {
       if (standalone || signal.aborted) return;
       const message = messageOf(cause);

@@ -24,11 +24,11 @@ import { graftletVersion, kubeletVersion } from "../version.ts";
 
 export interface RunNodesOptions extends OptionsOf<"run"> {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
-  /** Environment of the process: locates the API server in a Pod. */
+  /** Environment variables of the process; in a Pod they contain the API server's address. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Removes what a node created on its machine, as `graftlet remove`. */
+  /** Removes everything that a node created on its machine, as `graftlet remove` does. */
   readonly cleanMachine: FleetRunDeps["cleanMachine"];
-  /** Returns where machines enrol. */
+  /** Returns the listeners at which machines enrol. */
   readonly enrolments: FleetRunDeps["enrolments"];
   readonly signal: AbortSignal;
 }
@@ -113,7 +113,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   return !ends.includes(false);
 }
 
-/** Ports that the process itself, or one of its configured nodes, listens on. */
+/** Returns the ports that the process itself, or one of its configured nodes, listens on. */
 function usedPorts({ nodes, health, page, fleet }: RunNodesOptions): readonly number[] {
   const ofProcess = [health?.port, page?.port, fleet?.listener?.port].filter((port) => port !== undefined);
   return [...ofProcess, ...nodes.flatMap(({ kubelet: { port, healthzPort } }) => [port, healthzPort])];

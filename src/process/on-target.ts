@@ -82,12 +82,12 @@ function unusable(cause: unknown): TargetError {
 }
 
 interface ReportDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log"> {
-  /** Undefined if it could not be opened. */
+  /** Undefined if the target could not be opened. */
   readonly target?: KubeletDeps["target"];
 }
 
-/** Reports once, in the Node, why it does not run; an unregistered Node is created. Nothing is written if another graftlet
- *  runs this very node. */
+/** Reports once, in the Node, why it does not run; an unregistered Node is created. Nothing is written if another graftlet runs
+ *  the same node. */
 export async function reportTrouble(trouble: LinkTrouble, deps: ReportDeps, signal: AbortSignal): Promise<void> {
   await reportUnlessRunElsewhere(createReporter(deps), trouble, deps, signal);
 }
@@ -97,7 +97,7 @@ function createReporter({ config, target, client, readiness, clock, log }: Repor
   const reporter = createFailureReporter({ client, identity, registerNode: identity.registerNode, clock, log });
   return {
     report(trouble, signal) {
-      // A target in use is mostly held by our predecessor, which still runs the node and is about to release it.
+      // A target in use is usually held by our predecessor, which still runs the node and is about to release it.
       if (trouble.reason !== "RuntimeInUse") readiness.markReady(config.nodeName);
       return reporter.report(trouble, signal);
     },
@@ -115,7 +115,7 @@ async function reportUnlessRunElsewhere(
   await reporter.report(trouble, signal);
 }
 
-/** True if the node's Lease was renewed within the last half of its duration: then another graftlet runs this very node and
+/** True if the node's Lease was renewed within the last half of its duration: then another graftlet runs the same node and
  *  reports its status. */
 async function isRunElsewhere(
   { client, clock, log }: ReportDeps,

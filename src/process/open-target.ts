@@ -6,7 +6,7 @@ import type { ProviderFactory, Target } from "../seams/provider.ts";
 
 export interface OpenTargetDeps extends ClockAndLog {
   readonly config: NodeConfig;
-  /** By the values of `--provider`. */
+  /** Provider factories, by the values of `--provider`. */
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Headers for the next call to a CRI runtime. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;

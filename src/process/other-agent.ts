@@ -33,7 +33,7 @@ export async function refuseOtherAgent(deps: OtherAgentDeps, signal: AbortSignal
   );
 }
 
-/** The agent that responds on the kubelet's health port, if any. */
+/** Returns the agent that responds on the kubelet's health port, if any. */
 async function kubeletOn(host: Pick<Host, "dial">, instance: string | undefined, signal: AbortSignal): Promise<Agent> {
   const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
   if (!connection) return "none";
@@ -51,7 +51,7 @@ async function kubeletOn(host: Pick<Host, "dial">, instance: string | undefined,
   }
 }
 
-/** @param answer HTTP response in lower case. */
+/** Identifies an agent by its response. @param answer HTTP response in lower case. */
 function agentIn(answer: string, instance: string | undefined): Agent {
   const says = (name: string, value: string) => answer.includes(`\r\n${name}: ${value}\r\n`.toLowerCase());
   if (!answer.startsWith("http/1.") || says("Server", serverName(undefined))) return "none";

@@ -2,8 +2,8 @@ import { readMachineID } from "../host/facts.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 
-/** Refuses a machine whose ID differs from the expected one, for example because DHCP has reassigned the address. A machine without an ID is
- *  accepted.
+/** Refuses a machine whose ID differs from the expected one, for example because DHCP has reassigned the address. A machine
+ *  without a machine ID is accepted.
  *  @param expected the machine's ID; undefined accepts any machine.
  *  @throws TargetError OtherMachine, one sentence; unavailable and deadline_exceeded like the host. */
 export async function refuseOtherMachine(host: Host, expected: string | undefined, signal: AbortSignal): Promise<void> {
@@ -17,6 +17,6 @@ export async function refuseOtherMachine(host: Host, expected: string | undefine
   throw new TargetError(
     "OtherMachine",
     "failed_precondition",
-    `the machine at this address is another one: its machine ID is ${isReadable ? found : "not valid"}, and the node was on ${expected}: ${remedy}`,
+    `another machine has this address: its machine ID is ${isReadable ? found : "not valid"}, but the node is bound to ${expected}: ${remedy}`,
   );
 }

@@ -18,7 +18,8 @@ export type PodNetworkDeps = Pick<KubeletDeps, "standalone" | "account" | "clien
 const dialTimeoutMs = 3_000;
 /** Retry delay if the API server does not respond, milliseconds. */
 const retryDelayMs = 1_000;
-/** Timeout for reading the Node, milliseconds. The API server may be a static pod of this node, which must not wait longer. */
+/** Timeout for reading the Node, milliseconds. The API server may be a static pod of this node, so its start must not wait
+ *  longer. */
 const nodeTimeoutMs = 10_000;
 
 /** Resolves the network mode of a target's pods. If it is not configured, it is read from the record on the target; a new node
@@ -46,7 +47,7 @@ export async function resolveNetwork(deps: PodNetworkDeps, signal: AbortSignal):
   return resolved;
 }
 
-const isolatedByNode = `the Node's annotation ${podNetworkAnnotation} says that it is isolated; network: tunneled carries Services over the link`;
+const isolatedByNode = `the Node's annotation ${podNetworkAnnotation} says that it is isolated; set network: tunneled to reach Services over the link`;
 
 const nodePath = ({ config }: PodNetworkDeps) => `/api/v1/nodes/${config.nodeName}`;
 
@@ -92,7 +93,7 @@ async function decide(deps: PodNetworkDeps, signal: AbortSignal): Promise<Networ
   return { is: "isolated", obstacle: [first, ...others].join("; ") };
 }
 
-/** Why graftlet itself cannot reach Services of the cluster. In a Pod it can. */
+/** Reasons why graftlet cannot reach the cluster's Services. In a Pod they are assumed to be reachable. */
 async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Promise<readonly string[]> {
   const { clock, account } = deps;
   const { spec } = await kubernetesService(deps, signal);
@@ -110,7 +111,7 @@ async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Prom
   }
 }
 
-/** The Service of the API server; retries, since a new node has nothing to do until the API server responds. */
+/** Reads the Service of the API server. Retries until the API server responds, since a new node has nothing to do before that. */
 async function kubernetesService({ client, clock, log }: PodNetworkDeps, signal: AbortSignal): Promise<Service> {
   for (;;) {
     try {

@@ -24,8 +24,8 @@ const notifyTimeoutMs = 5_000;
 /** Delay before the retry of a failed notification, milliseconds. */
 const retryDelayMs = 1_000;
 
-/** Creates the sd_notify services: READY, STOPPING, and WATCHDOG at half of the unit's WatchdogSec; for units
- *  with `Type=notify`. None without NOTIFY_SOCKET. Node.js has no Unix datagram sockets: each notification runs `systemd-notify`.
+/** Creates the sd_notify services: READY, STOPPING, and WATCHDOG at half of the unit's WatchdogSec; for units with `Type=notify`.
+ *  Without NOTIFY_SOCKET there are none. Node.js has no Unix datagram sockets: each notification runs `systemd-notify`.
  *  @throws CodedError, one sentence with the kubelet's text, for an unusable watchdog timeout.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html */
 export function notifyServiceManager(deps: ServiceManagerDeps): readonly Runnable[] {
@@ -66,8 +66,8 @@ export function notifyServiceManager(deps: ServiceManagerDeps): readonly Runnabl
   return watchdogMs > 0 ? [ready, watchdog] : [ready];
 }
 
-/** Systemd's watchdog timeout, milliseconds; 0 without a watchdog.
- *  (kubelet, watchdog_linux.go; sd_watchdog_enabled) @throws CodedError invalid_argument, with the kubelet's text. */
+/** Returns systemd's watchdog timeout, milliseconds; 0 without a watchdog. (kubelet, watchdog_linux.go; sd_watchdog_enabled)
+ *  @throws CodedError invalid_argument, with the kubelet's text. */
 export function watchdogTimeout(env: Environment): number {
   const text = env["WATCHDOG_USEC"];
   if (!text) return 0;

@@ -48,7 +48,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Run
         log.warn({ err: error, path }, "cannot create the socket of graftlet status");
         return;
       }
-      // For example too many open files: waiting callers are accepted later.
+      // The cause may be too many open files; waiting callers are accepted later.
       server.on("error", (err) => log.warn({ err }, "cannot accept a connection for graftlet status"));
       await onAbort(signal);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -59,7 +59,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Run
   };
 }
 
-/** @throws if another process responds on the socket, or it cannot be created. */
+/** Listens on the socket. @throws if another process responds on it, or it cannot be created. */
 async function listenAt(server: Server, path: string): Promise<void> {
   if (isLongSocketPath(path))
     throw new CodedError(

@@ -5,8 +5,8 @@ import type { ClockAndLog } from "../lib/log.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import { visibleLine } from "../lib/visible-text.ts";
 
-/** Handler of unhandled errors: an `error` event without a listener, an exception in a callback, a rejected promise. Each
- *  is a bug, but one process runs all nodes: if the node that caused the error is known, only that node is stopped and restarted. */
+/** Handler of unhandled errors: an `error` event without a listener, an exception in a callback, a rejected promise. Each is a
+ *  bug. As one process runs all nodes, only the node that caused the error is stopped and restarted, if it is known. */
 export type UnhandledErrorHandler = ReturnType<typeof createUnhandledErrorHandler>;
 
 export interface UnhandledErrorHandlerDeps extends ClockAndLog {
@@ -19,9 +19,9 @@ const [errorsPerMinute, errorBurst] = [10, 20];
 /** Time for a node's work to end after an unhandled error, milliseconds. Work that the error interrupted may never end. */
 const stopTimeoutMs = 60_000;
 
-/** Handles unhandled errors until it is disposed of. The node is identified by an AsyncLocalStorage, which all its
- *  callbacks, timers and sockets inherit. The process exits with one line on standard error if the node is unknown, if
- *  the error shows that the process itself is unsound, if there are too many errors, and if a node's work does not end after one. */
+/** Handles unhandled errors until it is disposed of. The node is identified by an AsyncLocalStorage, which all its callbacks,
+ *  timers and sockets inherit. The process exits with one line on standard error if the node is unknown, if the error shows that
+ *  the whole process is unsound, if there are too many errors, or if the node's work does not end after an error. */
 export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledErrorHandlerDeps) {
   const scopes = new AsyncLocalStorage<{ readonly node: string; readonly failed: (error: unknown) => void }>();
   const mayContinue = createTokenBucket(clock, errorsPerMinute / 60, errorBurst);
@@ -78,7 +78,7 @@ function isProcessError(error: unknown): boolean {
   return error instanceof RangeError && /allocation failed/i.test(error.message);
 }
 
-/** An error in one line, with its first stack frame. */
+/** Formats an error as one line, with its first stack frame. */
 function describe(error: unknown): string {
   const place = /^ +(at .*:\d+:\d+\)?)$/m.exec(stackOf(error) ?? "")?.[1];
   const name = error instanceof Error ? `${error.name}: ` : "";

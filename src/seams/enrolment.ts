@@ -15,7 +15,7 @@ export interface EnrolmentHandler {
   /** True if the token is valid for the node now. Called before the login, for any peer. */
   isValid(nodeName: string, token: string): boolean;
   /** Records the machine, which uses up the token.
-   *  @returns what the machine appends to its authorized_keys; empty if it has nothing to append.
+   *  @returns the lines that the machine appends to its authorized_keys; empty if there are none.
    *  @throws CodedError, one sentence for the machine's administrator. */
   enrol(request: EnrolmentRequest, signal: AbortSignal): Promise<string>;
 }
@@ -37,7 +37,8 @@ export function enrolmentUser(nodeName: string, token: string): string {
   return `enrol.${nodeName}.${token}`;
 }
 
-/** Reads such a user name; undefined for any other. Node names may have dots, tokens have none. */
+/** Parses the user name with which a machine enrols; undefined for any other user name. Node names may contain dots, tokens do
+ *  not. */
 export function parseEnrolmentUser(user: string): { readonly nodeName: string; readonly token: string } | undefined {
   const [, nodeName, token] = /^enrol\.([a-z0-9.-]{1,63})\.([0-9a-f]{32})$/.exec(user) ?? [];
   return nodeName === undefined || token === undefined ? undefined : { nodeName, token };

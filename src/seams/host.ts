@@ -21,7 +21,7 @@ export interface FileInfo {
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
-  /** Bytes. */
+  /** Size, bytes. */
   readonly size: number;
   /** Milliseconds since the epoch, by the target's clock. */
   readonly modifiedAt: number;
@@ -106,8 +106,9 @@ export interface RunOptions {
   readonly timeoutMs?: number;
   /** Bytes kept of each output stream; the rest is dropped and `truncated` set. Default 1 MiB. */
   readonly maxOutputBytes?: number;
-  /** True for a command that ends at once, reads no input and whose standard output is not used: a host may run it after others of its
-   *  kind in a resident shell, which is cheaper than a process of its own. Without such a program the exit code is 127. */
+  /** True for a short command that reads no input and whose standard output is not used. A host may run such commands one after
+   *  another in a resident shell, which is cheaper than starting a process for each. The exit code is 127 if there is no such
+   *  program. */
   readonly brief?: boolean;
   readonly signal?: AbortSignal;
 }

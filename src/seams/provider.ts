@@ -61,7 +61,7 @@ export class TargetError extends CodedError implements LinkTrouble {
 export interface TargetLink {
   /** Undefined while the target is reachable, or before the first check. */
   trouble(): LinkTrouble | undefined;
-  /** Total number of lost connections: calls on a lost connection have failed, even if other connections are still up. */
+  /** Total number of lost connections. Calls on a lost connection have failed, even if other connections are still up. */
   losses(): number;
   /** Registers a listener for changes of `trouble` and `losses`. @returns a function that removes it. */
   onChange(listener: () => void): () => void;

@@ -1,6 +1,6 @@
 import type { Runtime } from "./runtime.ts";
 
-/** Unary CRI calls among the members of Runtime. */
+/** Members of Runtime that are unary CRI calls. */
 export const runtimeCalls = [
   "version",
   "status",
@@ -38,7 +38,7 @@ export const runtimeCalls = [
 
 export type RuntimeCall = (typeof runtimeCalls)[number];
 
-/** Members that are not CRI calls, or that return a stream. */
+/** Members of Runtime that are not CRI calls, or that return a stream. */
 const otherMembers: Readonly<Record<Exclude<keyof Runtime, RuntimeCall>, true>> = {
   events: true,
   logs: true,

@@ -15,7 +15,7 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
    *  lost meanwhile have to be recovered by a relist.
    *  @throws unimplemented. */
   events?(signal: AbortSignal): AsyncIterable<RuntimeEvent>;
-  /** Container logs over the runtime's own API, for log files that cannot be read. */
+  /** Reads container logs over the runtime's own API, for log files that cannot be read. */
   logs?(containerId: string, options: RuntimeLogOptions, signal: AbortSignal): AsyncIterable<LogLine>;
   /** Directories on the target, in addition to the pods' log directory, where the runtime keeps the files that log paths link to. */
   logRoots?(signal: AbortSignal): Promise<readonly string[]>;
@@ -87,7 +87,7 @@ export type RuntimeEvent =
       readonly podUid?: string;
       readonly exited?: boolean;
       readonly removed?: boolean;
-      /** When it happened, milliseconds since the epoch by the target's clock. */
+      /** Time of the event, milliseconds since the epoch by the target's clock. */
       readonly at?: number;
     };
 
@@ -97,7 +97,7 @@ export interface Sandboxes {
   removePodSandbox(sandboxId: string, signal: AbortSignal): Promise<void>;
   podSandboxStatus(sandboxId: string, signal: AbortSignal): Promise<cri.PodSandboxStatusResponse>;
   listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
-  /** Tells the runtime new resources of a running pod. Absent for runtimes that do not need them.
+  /** Informs the runtime of new resources of a running pod. Absent for runtimes that do not need them.
    *  @throws unimplemented on older runtimes. */
   updatePodSandboxResources?(request: cri.UpdatePodSandboxResourcesRequest, signal: AbortSignal): Promise<void>;
 }
@@ -105,7 +105,7 @@ export interface Sandboxes {
 export interface Containers {
   createContainer(request: cri.CreateContainerRequest, signal: AbortSignal): Promise<cri.CreateContainerResponse>;
   startContainer(containerId: string, signal: AbortSignal): Promise<void>;
-  /** SIGTERM (or the image's stop signal), then SIGKILL after `graceSeconds`. */
+  /** Stops a container: sends SIGTERM (or the image's stop signal), and SIGKILL after `graceSeconds`. */
   stopContainer(containerId: string, graceSeconds: number, signal: AbortSignal): Promise<void>;
   removeContainer(containerId: string, signal: AbortSignal): Promise<void>;
   listContainers(filter: cri.ContainerFilter | undefined, signal: AbortSignal): Promise<readonly cri.Container[]>;
@@ -115,8 +115,8 @@ export interface Containers {
   /** Checkpoints a running container to an archive on the target. Absent for runtimes without checkpoints.
    *  @throws unimplemented on older runtimes. */
   checkpointContainer?(request: cri.CheckpointContainerRequest, signal: AbortSignal): Promise<void>;
-  /** Runs a command to its end. `timeoutSeconds` 0: no limit.
-   *  @throws deadline_exceeded when the command outlived its timeout. */
+  /** Runs a command to its end, without a time limit if `timeoutSeconds` is 0.
+   *  @throws deadline_exceeded if the command has exceeded its timeout. */
   execSync(
     containerId: string,
     argv: readonly string[],
@@ -127,9 +127,9 @@ export interface Containers {
 
 export interface Images {
   listImages(signal: AbortSignal): Promise<readonly cri.Image[]>;
-  /** Undefined for a missing image. */
+  /** Returns an image's status; undefined if the image is missing. */
   imageStatus(image: cri.ImageSpec, signal: AbortSignal): Promise<cri.Image | undefined>;
-  /** Pulls an image, without a timeout of its own.
+  /** Pulls an image. The pull has no timeout of its own.
    *  @param onProgress called frequently with the progress of the pull, by runtimes that report it.
    *  @returns the image reference to create containers with. */
   pullImage(
@@ -164,7 +164,7 @@ export interface Stats {
   ): Promise<readonly cri.PodSandboxStats[]>;
 }
 
-/** A stream of a runtime's own streaming server, which speaks SPDY: how to connect, and the request path. For one use. */
+/** Endpoint of a stream at the runtime's own streaming server, which speaks SPDY. It can be used once. */
 export interface StreamEndpoint {
   /** Path and query of the request line. */
   readonly path: string;
@@ -220,7 +220,7 @@ export interface LogLine {
   /** RFC 3339 with nanoseconds. */
   readonly time: string;
   readonly stream: "stdout" | "stderr";
-  /** Without the newline when `partial`. */
+  /** Text of the line, with its newline; a `partial` line has none. */
   readonly text: Buffer;
   readonly partial: boolean;
 }

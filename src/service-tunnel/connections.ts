@@ -41,9 +41,9 @@ type PortBucket = ReturnType<typeof createTokenBucket>;
 const dialTcp = ({ host, port }: { readonly host: string; readonly port: number }) =>
   connect({ host, port, allowHalfOpen: true, noDelay: true, ...tcpKeepAlive });
 
-/** Forwards connections that arrive over the link to their destinations in the cluster. Each begins with a header line: its source and its
- *  original destination. A half-close is passed on; an error on one side breaks the other.
- *  @returns takes ownership of a connection and resolves when it has ended; never rejects. */
+/** Forwards connections that arrive over the link to their destinations in the cluster. Each connection begins with a header
+ *  line: its source and its original destination. A half-close is passed on; an error on one side aborts the other.
+ *  @returns a function that takes ownership of a connection and resolves when the connection has ended; never rejects. */
 export function createConnectionForwarder(deps: ConnectionForwarderDeps): (connection: Duplex) => Promise<void> {
   const { gate, shares, onRefused, onLimitReached, clock, dial = dialTcp } = deps;
   const buckets = new Map<string, PortBucket>();
@@ -95,7 +95,7 @@ export function createConnectionForwarder(deps: ConnectionForwarderDeps): (conne
       const [host = "", port = "", toHost = "", toPort = ""] = (await readHeader(connection)).split(" ");
       to = `${toHost}:${toPort}`;
       const admitted = gate.admit("tcp", `${host}:${port}`, to);
-      if (!admitted) throw new CodedError("permission_denied", "not an allowed source or destination");
+      if (!admitted) throw new CodedError("permission_denied", "source or destination is not allowed");
       const bucket = bucketOf(to);
       if (!bucket()) throw new CodedError("resource_exhausted", "too many new connections to this destination");
       await forward(connection, admitted, bucket);

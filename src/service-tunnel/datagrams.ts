@@ -29,7 +29,7 @@ interface DatagramFlow {
   queued?: Buffer[] | undefined;
 }
 
-/** Idle time after which a flow is removed, milliseconds: the kernel's own for a flow that was answered. */
+/** Idle time after which a flow is removed, milliseconds. */
 const idleMs = 60_000;
 /** Maximum number of queued datagrams per flow. */
 const maxQueued = 8;
@@ -43,8 +43,8 @@ const bytesPerSecond = 32 * 1024 * 1024;
 const datagramCost = 1024;
 const flowCost = 16 * 1024;
 
-/** Forwards datagrams, each pod port from a local port of its own, and returns replies. A pod that has reached its share of flows loses
- *  its oldest one. */
+/** Forwards datagrams, using a separate local port for each flow, and returns replies. A new flow of a pod that has reached its
+ *  share replaces the pod's oldest flow. */
 export function createDatagramFlows({
   gate,
   shares,
@@ -52,7 +52,7 @@ export function createDatagramFlows({
   reply,
   open = () => createSocket("udp4"),
 }: DatagramFlowsDeps) {
-  /** By pod address, then by source and destination; oldest first. */
+  /** Flows by pod address, then by source and destination; oldest first. */
   const byPod = new Map<string, Map<string, DatagramFlow>>();
   const takeSendTokens = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);
   const takeReplyTokens = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);
@@ -96,7 +96,7 @@ export function createDatagramFlows({
     const idle = createIdle(clock, idleMs, () => end(pod, key, flow));
     const flow: DatagramFlow = { from, to, socket, idle, release, queued: [] };
     byPod.set(pod, (byPod.get(pod) ?? new Map<string, DatagramFlow>()).set(key, flow));
-    // Nothing listens there, or no socket is left: for the pod this is a lost datagram.
+    // Nothing listens at the destination, or no socket is available: the datagram is lost.
     socket.on("error", () => end(pod, key, flow));
     socket.on("message", (data) => {
       if (takeReplyTokens(data.length + datagramCost)) reply({ to, pod: from, data });

@@ -29,8 +29,8 @@ export function serviceFilter(namespaces: readonly string[] | undefined, dns: re
     (spec?.clusterIPs ?? []).some((address) => dns.includes(address));
 }
 
-/** Returns the destinations of Services: the ports of their IPv4 cluster addresses. ExternalName and headless Services have none. For a
- *  Service that pods may not reach only its address is included. Pure.
+/** Returns the destinations of Services: the ports of their IPv4 cluster addresses. ExternalName and headless Services have none.
+ *  For a Service that pods may not reach, only the addresses are included. Pure.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/ */
 export function destinationsOf(
   services: readonly Pick<Service, "metadata" | "spec">[],
@@ -85,7 +85,7 @@ export function headlessDestinations(
   return [...found].sort();
 }
 
-/** Distinct addresses of destinations. */
+/** Returns the distinct addresses of destinations. */
 export function destinationHosts(destinations: readonly string[]): readonly string[] {
   return [...new Set(destinations.flatMap((to) => parseDestination(to)?.host ?? []))];
 }

@@ -42,7 +42,8 @@ export function createTunnelGate() {
   };
 }
 
-/** Addresses that no Service or pod has: graftlet's own loopback, link-local (cloud metadata), multicast and reserved ones. */
+/** Returns the addresses that no Service or pod has: loopback (which would be graftlet's own), link-local (cloud metadata),
+ *  multicast and reserved addresses. */
 function unroutable(): BlockList {
   const list = new BlockList();
   list.addSubnet("0.0.0.0", 8);

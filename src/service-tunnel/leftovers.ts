@@ -9,9 +9,9 @@ export interface LeftoversDeps {
   readonly log: Logger;
 }
 
-/** Removes rules that an earlier service tunnel has left: they would reject packets of pods to the cluster's IPs. */
+/** Removes firewall rules of an earlier service tunnel: they would reject the pods' packets to cluster IPs. */
 export function removeTunnelLeftovers({ host, rootDir, log }: LeftoversDeps): Runnable {
-  return onceThenIdle("no cluster way", async (signal) => {
+  return onceThenIdle("service tunnel cleanup", async (signal) => {
     try {
       for (const resource of await ownedTunnelResources(host, rootDir, signal)) await resource.remove(signal);
     } catch (err) {

@@ -5,7 +5,8 @@ import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { Column } from "../state/records.ts";
 import { createSignal } from "../lib/signal.ts";
 
-/** Addresses of this node's pods: those in the pod cache, corrected by changes that are not observed yet. */
+/** Tracks the addresses of this node's pods: those in the pod cache, with corrections for changes that have not been observed
+ *  yet. */
 export function createPodAddresses(seen: Column<RuntimePod>) {
   /** Addresses that are newer than the pod cache, by UID. */
   const pending = new Map<string, readonly string[]>();

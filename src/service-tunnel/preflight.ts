@@ -5,7 +5,7 @@ import { relayPrograms } from "./relay.ts";
 import { rulesText } from "./rules.ts";
 import { type Argv, command } from "../seams/command.ts";
 
-/** Failure of a cluster to which the link has nothing to forward. */
+/** Why the tunnel is of no use in a cluster without IPv4 Services. */
 export const noIPv4Services = "the cluster has no IPv4 Services, and the service tunnel forwards IPv4 only";
 
 /** Rules that redirect nothing. */
@@ -53,7 +53,8 @@ export async function listenOnTarget(
   return listener;
 }
 
-/** Message of an error that means that the target lacks something; undefined for errors that a retry may fix. */
+/** Returns the message of an error that means that the target does not meet a requirement; undefined for errors that a retry may
+ *  fix. */
 export function preflightFailure(error: unknown): string | undefined {
   const isUnfit = hasCode(error, "not_found", "failed_precondition", "permission_denied", "unimplemented");
   return isUnfit ? messageOf(error) : undefined;

@@ -1,13 +1,13 @@
-# Joins pods to the link, as relay.py does; src/service-tunnel/relay.ts has the protocol.
+# Forwards pods' traffic to the link, as relay.py does; src/service-tunnel/relay.ts describes the protocol.
 use strict; use Socket; use POSIX qw(:errno_h); use Fcntl;
 # Maximum number of concurrent connections, equal to graftlet's limit per node; and descriptors reserved for the command and the
 # interpreter's own files, in addition to those of UDP ports.
 use constant { MAX_CONNECTIONS => 2304, SPARE_DESCRIPTORS => 64 };
-# Maximum rate and burst of new connections, per second. Further connections wait, and the pods take turns, as in relay.py.
+# Rate and burst of new connections. Further connections wait, and the pods take turns, as in relay.py.
 use constant { RATE => 1800, BURST => 900 };
 my ($link, @check) = @ARGV; $SIG{PIPE} = "IGNORE"; $SIG{CHLD} = "DEFAULT";
 my (%pods, %ports, %ends, %sockets, %held); my $typed = ""; my ($reading, $writing) = ("", ""); my ($total, $told) = (0, 0);
-# A clock that changes of the system time do not affect; perl-base has no Time::HiRes.
+# A monotonic clock; perl-base has no Time::HiRes.
 my $ticks = POSIX::sysconf(&POSIX::_SC_CLK_TCK); sub seconds { my ($since_boot) = POSIX::times(); return $since_boot / $ticks }
 my (%waiting, @turns); my ($allowance, $counted) = (BURST, seconds());
 my $limit = POSIX::sysconf(&POSIX::_SC_OPEN_MAX) // 1024;
@@ -99,7 +99,7 @@ sub admit {
     $allowance--;
     my $address = $turns[0]; my $queue = $waiting{$address}; my $next = $queue->[0];
     my $done = forward($address, @$next);
-    # The link accepts no further connection now.
+    # The link does not accept more connections at the moment.
     return if !defined $done;
     shift @turns; shift @$queue;
     if (!$done) { hold($address, -1); close $next->[0] }

@@ -1,4 +1,4 @@
-# Joins pods to the link; src/service-tunnel/relay.ts has the protocol.
+# Forwards pods' traffic to the link; src/service-tunnel/relay.ts describes the protocol.
 import collections, errno, os, selectors, socket, struct, subprocess, sys, time
 try:
     import resource
@@ -10,8 +10,8 @@ except (ImportError, OSError, ValueError): pass
 MAX_CONNECTIONS, SPARE_DESCRIPTORS = 2304, 64
 limit = os.sysconf("SC_OPEN_MAX")
 if limit < 0: limit = 1024
-# Maximum rate and burst of new connections, per second. Further connections wait; above this rate, graftlet would slow down its reading
-# from the machine. The pods take turns, so that a pod with many connections does not delay other pods.
+# Rate and burst of new connections. Further connections wait, so that the rate stays below the one at which graftlet slows down
+# reading from the machine. The pods take turns, so that a pod's many connections do not delay those of others.
 RATE, BURST = 1800, 900
 waiting, allowance, counted = collections.OrderedDict(), BURST, time.monotonic()
 def room(): return min(MAX_CONNECTIONS, (limit - SPARE_DESCRIPTORS - len(ports)) // 2) - total
@@ -91,7 +91,7 @@ def reset(one):
         if end.s.family == socket.AF_INET and end.s.fileno() >= 0: abort(end.s)
     close(one)
 def accept(_):
-    # Accepts several connections at once, so that a pod that opens many does not keep others waiting in the backlog.
+    # Accepts several at once: a pod that opens many connections must not fill the backlog and keep others out.
     for _ in range(64):
         try: client, (address, port) = server.accept()
         except OSError as e:
@@ -120,7 +120,7 @@ def admit():
         address, queue = waiting.popitem(last=False)
         try: forward(address, *queue[0])
         except BlockingIOError:
-            # The link accepts no further connection now.
+            # The link does not accept more connections at the moment.
             waiting[address] = queue
             return waiting.move_to_end(address, last=False)
         queue.popleft()
@@ -176,7 +176,7 @@ choose.register(0, READ, typing)
 say("ready %d" % server.getsockname()[1])
 standing, due = False, time.monotonic() + 5
 while True:
-    # While connections wait, the delay collects about ten of them.
+    # Waits until about ten connections may be admitted, to handle them together.
     for key, mask in choose.select(max(0, min(due - time.monotonic(), 10 / RATE if waiting else 5))): key.data(mask)
     admit()
     if time.monotonic() < due: continue

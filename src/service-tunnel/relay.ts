@@ -17,9 +17,9 @@ export interface Datagram {
 
 export interface RelayEvents {
   onDatagram(datagram: Datagram): void;
-  /** The relay refuses further connections of a pod, given by the address that the target reports. */
+  /** Called when the relay refuses further connections of a pod. @param pod the pod's address, as reported by the target. */
   onFull(pod: string): void;
-  /** The redirect rules on the target are gone, for example flushed. */
+  /** Called when the redirect rules on the target are gone, for example flushed. */
   onRulesLost(): void;
 }
 
@@ -119,26 +119,28 @@ function portOf(text: string): readonly [to: string, port: number] {
   return [to, Number(port)];
 }
 
-// Relay programs on the target, between pods and the link; each is run by its interpreter from the command line. Arguments: the socket
-// that leads to graftlet, and the command that fails once the redirect rules are gone.
+// Relay programs on the target, between pods and the link; the text of each is an argument of its interpreter. Arguments of the
+// program: the socket that is forwarded to graftlet, and the command that fails once the redirect rules are gone.
 //
-// The firewall redirects a pod's connection to the relay, and the kernel knows its original destination. The program opens a connection to
-// graftlet, sends `from-address from-port to-address to-port` in a line and joins the two; the first byte of the reply says that graftlet
-// is connected to the destination. Without it the pod's connection is reset, as a refused one. Datagrams have one socket per destination,
-// since the kernel does not report their original one, and use standard output and input: `d TO FROM HEX`. Lines of standard input: `pods
-// ADDRESS…`, the only sources that are accepted; `udp TO…`, the destinations of datagrams, answered by `udp TO=PORT…` for as many as there
-// are ports; and `d TO FROM HEX`, a reply. Other lines of standard output: `ready PORT`, `lost` when the rules are gone, and `full
-// ADDRESS` when further connections of a pod are refused.
+// The firewall redirects a pod's connection to the relay, and the kernel knows its original destination. The program opens a
+// connection to graftlet, sends `from-address from-port to-address to-port` in a line and joins the two; the first byte of the
+// reply says that graftlet is connected to the destination. Without that byte the pod's connection is reset, as if it were
+// refused. There is one UDP socket per destination, since the kernel does not report a datagram's original destination; datagrams
+// are passed on standard output and input as `d TO FROM HEX`. Lines of standard input: `pods ADDRESS…`, the only sources that are
+// accepted; `udp TO…`, the destinations of datagrams, answered by `udp TO=PORT…` for as many as there are ports; and `d TO FROM
+// HEX`, a reply. Other lines of standard output: `ready PORT`, `lost` when the rules are gone, and `full ADDRESS` when further
+// connections of a pod are refused.
 //
-// A connection takes two descriptors. The program raises its limit to the session's hard limit (RLIMIT_NOFILE) and reserves some for UDP
-// ports and the command. A pod may open another connection while it has fewer than are free, so that no pod takes them all.
+// Each connection needs two file descriptors. The program raises its limit to the session's hard limit (RLIMIT_NOFILE) and
+// reserves some for UDP ports and the command. A pod may open another connection while it has fewer connections than are still
+// free, so that one pod cannot use all of them.
 //
-// Ports are below 1024, so that only root can take one over when the program has ended and the rules remain.
+// Ports are below 1024, so that only root can bind them when the program has ended and the rules remain.
 
 /** Perl's core modules cannot change resource limits, so a shell raises them. */
 const perlWithRaisedLimit = String.raw`exec "sh", "-c", 'ulimit -n "$(ulimit -Hn)" 2>/dev/null; exec "$@"', "sh", $^X, "-e", @ARGV`;
 
-/** An interpreter, and the command line that runs the relay by it. */
+/** An interpreter, and the command line that runs the relay with it. */
 interface RelayProgram {
   readonly interpreter: string;
   readonly argv: Argv;
@@ -147,8 +149,8 @@ interface RelayProgram {
 }
 
 /** Command lines of the relay, in order of preference.
- *  @param link path of the socket that leads to graftlet.
- *  @param check fails once the rules are gone. */
+ *  @param link path of the socket that is forwarded to graftlet.
+ *  @param check command that fails once the rules are gone. */
 export function relayPrograms(link: string, check: readonly string[]): readonly RelayProgram[] {
   const probe = (interpreter: "python3" | "perl") => ({ interpreter, probe: interpreted(interpreter, "") });
   return [

@@ -16,7 +16,8 @@ export interface Redirections {
   readonly udp: readonly (readonly [to: string, port: number])[];
   /** Cluster addresses: traffic to them that no rule redirects is rejected and does not leave the machine. */
   readonly addresses: readonly string[];
-  /** IPv6 is not forwarded: traffic from these pods to these addresses is rejected. Absent without either. */
+  /** IPv6 is not forwarded: traffic from these pods to these addresses is rejected. Absent if there are no such pods or
+   *  addresses. */
   readonly ipv6?: { readonly pods: readonly string[]; readonly addresses: readonly string[] };
 }
 
@@ -25,22 +26,22 @@ export function tunnelName(rootDir: string): string {
   return `graftlet-${createHash("sha256").update(rootDir).digest("hex").slice(0, 10)}`;
 }
 
-/** Path of the socket on the target that leads to graftlet. */
+/** Path of the socket on the target that is forwarded to graftlet. */
 export function tunnelSocket(rootDir: string): string {
   return `/run/${tunnelName(rootDir)}.sock`;
 }
 
-/** Command that fails when the rules are missing. */
+/** Returns the command that fails if the rules are missing. */
 export function rulesCheck(rootDir: string): readonly string[] {
   return ["nft", "list", "chain", "ip", tunnelName(rootDir), "prerouting"];
 }
 
-/** Returns nft input that replaces the installed rules in one transaction: all of them, or only what has changed since `before`. Empty if
- *  nothing has changed. Pure.
+/** Returns nft input that replaces the installed rules in one transaction: all of them, or only what has changed since `before`.
+ *  Empty if nothing has changed. Pure.
  *
- *  A packet with a pod's address is a pod's only if it arrived on the interface to which the machine routes that pod (`fib`): other
- *  machines of the network may forge the address. The relay's ports accept only redirected traffic; connections of the machine itself
- *  from such a port, as NFS makes them, are not affected. */
+ *  A packet with a pod's address counts as the pod's only if it arrived on the interface to which the machine routes that pod
+ *  (`fib`): other machines on the network may forge the address. The relay's ports accept only redirected traffic; the machine's
+ *  own outgoing connections from such a port, as NFS opens them, are not affected. */
 export function rulesText(rootDir: string, now: Redirections, before: Redirections | undefined): string {
   const table = `ip ${tunnelName(rootDir)}`;
   const recreate = before?.port !== now.port;
@@ -64,7 +65,7 @@ export function rulesText(rootDir: string, now: Redirections, before: Redirectio
   return lines.length === 0 ? "" : `${lines.join("\n")}\n`;
 }
 
-/** The IPv6 table, which a kernel may not support: empty if there is nothing to reject. */
+/** Returns the IPv6 table. It is empty if there is nothing to reject, as a kernel may not support it. */
 function ipv6RejectTable(rootDir: string, { ipv6 }: Redirections): string {
   if (!ipv6 || ipv6.pods.length === 0 || ipv6.addresses.length === 0) return "";
   return `table ip6 ${tunnelName(rootDir)} {
@@ -78,7 +79,7 @@ function ipv6RejectTable(rootDir: string, { ipv6 }: Redirections): string {
     }`;
 }
 
-/** Deletes a table whether it exists or not. */
+/** Returns the lines that delete a table, whether it exists or not. */
 function deleteTable(family: "ip" | "ip6", rootDir: string): string[] {
   const table = `${family} ${tunnelName(rootDir)}`;
   return [`add table ${table}`, `delete table ${table}`];
@@ -118,7 +119,7 @@ export async function applyRules({ run }: Pick<Host, "run">, text: string, signa
   if (code !== 0) throw new CodedError("failed_precondition", `nft: ${stderr.trim()}`);
 }
 
-/** Resources of a node's tunnel on its target, at most one: the rules together with the relay's socket. */
+/** Returns the resources of a node's tunnel on its target: at most one, which comprises the rules and the relay's socket. */
 export async function ownedTunnelResources(
   host: Pick<Host, "run" | "fs">,
   rootDir: string,

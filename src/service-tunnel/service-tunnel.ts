@@ -33,7 +33,7 @@ import type { ServiceSource } from "../api/listers.ts";
 
 /** Service tunnel: gives pods on an isolated target access to the cluster's Services, over the link. */
 export interface ServiceTunnel extends Runnable, PodServiceTunnel {
-  /** Why the target cannot have a tunnel; undefined otherwise. */
+  /** Reason why the target cannot have a tunnel; undefined if it can. */
   unavailableReason(): string | undefined;
 }
 
@@ -68,7 +68,7 @@ const openTimeoutMs = 5_000;
 const restartDelayMs = 500;
 const unsupportedRetryDelayMs = 30_000;
 
-/** Maximum number of concurrent connections and of UDP flows of a node's pods; a single pod gets half of either. */
+/** Maximum number of concurrent connections and of UDP flows of a node's pods; a single pod gets at most half of each. */
 const maxConnections = 2_304;
 const maxFlows = 4_096;
 
@@ -205,7 +205,7 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
   await sync();
   stack.defer(services.onChange(follow));
   for (const watched of Object.values(deps.headless ?? {})) stack.defer(watched.onChange(follow));
-  // Most changes of observed pods do not change their addresses.
+  // Most changes of observed pods do not affect addresses, so compare them.
   const followPods = () => (addresses.list().join() === applied?.pods.join() ? undefined : follow());
   stack.defer(addresses.onChange(followPods));
   deps.ready({ sync });
@@ -230,7 +230,7 @@ function datagramPorts(relay: Relay, limitations: ReturnType<typeof createTunnel
   };
 }
 
-/** Current destinations in the cluster. A headless endpoint with the address of one of this node's pods is that pod and is omitted. */
+/** Returns the current destinations in the cluster. Headless endpoints that are this node's own pods are omitted. */
 function currentDestinations(
   { services, headless, serviceFilter, nodeName }: ServiceTunnelDeps,
   pods: readonly string[],

@@ -59,8 +59,8 @@ function datagramsNotForwardedText(wanted: readonly string[], ports: Redirection
   return `UDP to ${first}${more} is not forwarded: the target has no free port from 600 to 1023. Exclude Services with serviceNamespaces`;
 }
 
-/** Describes cluster addresses that lie in the pods' own subnet on the target. Pods look for them on their own machine, where no rule sees
- *  the traffic. Pure.
+/** Describes cluster addresses that are in the pods' own subnet on the target. Pods would look for such addresses on the local
+ *  network, where no rule sees the traffic. Pure.
  *  @param routes the target's /proc/net/route.
  *  @param pods addresses of the node's pods.
  *  @param cluster addresses of the cluster. */

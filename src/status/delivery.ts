@@ -30,7 +30,8 @@ export function createDelivery(deps: DeliveryDeps) {
   const changedAt = new Map<string, number>();
   let running: AbortSignal | undefined;
 
-  /** Writes the pod's pending status, once running. @param afterMs maximum delay; 0 for now. */
+  /** Writes the pod's pending status, once `run` has been called. @param afterMs maximum delay, milliseconds; 0 writes at
+   *  once. */
   const send = (uid: string, afterMs = 0) => {
     if (!pendingStatus(uid)) return;
     if (!changedAt.has(uid)) changedAt.set(uid, clock.monotonic());

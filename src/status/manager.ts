@@ -55,9 +55,9 @@ export function createStatusManager(deps: StatusManagerDeps) {
     const next = normalizeStatus(pod, withPreviousTimes(pod, before, status, rfc3339(clock.now())));
     const { ended = known?.ended ?? false, finished = known?.finished ?? false } = progress;
     const value: PendingStatus = { status: next, ended, finished };
-    // The difference to the API server is already being delivered or retried.
+    // The status is already being delivered or retried.
     if (known && isDeepStrictEqual(known, value)) return;
-    // The pod's record is gone.
+    // The pod's record is gone, so the status is dropped.
     if (!pendingStatus.set(uid, value)) return;
     column.set(uid, next);
     measures.changed(pod, before, next);
@@ -92,8 +92,8 @@ export function createStatusManager(deps: StatusManagerDeps) {
 
 const lostMessage = "The container could not be located when the pod was terminated";
 
-/** The final status of a pod whose containers are gone: all of them, and the pod, have ended. A container whose end was not observed
- *  counts as failed, unless it was never to start.
+/** Returns the final status of a pod whose containers are gone, in which all containers and the pod have ended. A container whose
+ *  end was not observed counts as failed, unless it would never have been started.
  *  @param status the newest known. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 export function terminatedStatus(pod: Pod, status: PodStatus): PodStatus {
   const { containerStatuses, initContainerStatuses, phase } = status;
@@ -112,7 +112,8 @@ function terminated(status: ContainerStatus): ContainerStatus {
   return status.state?.terminated ? status : { ...status, state: { terminated: lostContainer(lostMessage) } };
 }
 
-/** Number of init containers that were tried: all up to the last that did more than wait, and always the first. */
+/** Returns the number of init containers that were tried: all up to the last one that has run or failed, but at least the
+ *  first. */
 function triedInitCount(statuses: readonly ContainerStatus[]): number {
   const last = statuses.findLastIndex(({ state, lastState }) => !state?.waiting || lastState?.terminated);
   return Math.max(last + 1, 1);
@@ -132,20 +133,19 @@ function hasInitialized({ spec, status }: Pod): boolean {
 /** Waiting reasons of containers that have not been started yet. */
 const startingReasons: readonly (string | undefined)[] = ["ContainerCreating", "PodInitializing"];
 
-/** How long a status that only says that a pod is starting, or that its newest generation was observed, may wait for the next one,
- *  milliseconds. */
+/** Maximum delay of a status that only says that a pod is starting, or that its newest generation was observed, milliseconds. */
 const startingDelayMs = 1_000;
 const generationDelayMs = 5_000;
 
-/** How long a status may wait to be merged with the next one, milliseconds. Errors and state changes of containers must not wait. @param
- *  before the previous pending status. */
+/** Returns how long a status may wait to be merged with the next one, milliseconds. Errors and state changes of containers must
+ *  not wait. @param before the previous pending status. */
 function writeDelayMs(before: PodStatus | undefined, next: PodStatus): number {
   const containers = [...(next.initContainerStatuses ?? []), ...(next.containerStatuses ?? [])];
   if (next.phase === "Pending" && containers.length > 0 && containers.every(isStarting)) return startingDelayMs;
   return before && isDeepStrictEqual(withoutGenerations(before), withoutGenerations(next)) ? generationDelayMs : 0;
 }
 
-/** Ignores generations, also those of the conditions. */
+/** Returns a status without generations, including those of its conditions. */
 function withoutGenerations(status: PodStatus): PodStatus {
   const conditions = status.conditions?.map((condition) => ({ ...condition, observedGeneration: 0 }));
   return { ...status, observedGeneration: 0, ...(conditions && { conditions }) };
@@ -210,7 +210,7 @@ function wholeSeconds(time: string): string {
   return Number.isNaN(ms) ? time : rfc3339(ms);
 }
 
-/** The longest prefix of a text that fits into `bytes` bytes. */
+/** Returns the longest prefix of a text that fits into `bytes` bytes. */
 function truncate(text: string, bytes: number): string {
   const encoded = Buffer.from(text);
   if (encoded.length <= bytes) return text;

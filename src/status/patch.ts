@@ -24,8 +24,8 @@ const amountFields = ["resources", "allocatedResources"] as const;
 /** Lists that a strategic merge patch merges by address: removals must be explicit, and the order matters. */
 const addressFields = ["hostIPs", "podIPs"] as const;
 
-/** The strategic merge patch of `status` from one status to another; undefined if none of the node's own fields differ. Container
- *  statuses have no merge key: the API server replaces their lists as a whole.
+/** Returns the strategic merge patch of `status` from one status to another; undefined if none of the node's own fields differ.
+ *  Container statuses have no merge key: the API server replaces their lists as a whole.
  *  @see https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ */
 export function statusPatch(shown: PodStatus, desired: PodStatus): Readonly<Record<string, unknown>> | undefined {
   const patch: Record<string, unknown> = {};
@@ -46,7 +46,7 @@ export function statusPatch(shown: PodStatus, desired: PodStatus): Readonly<Reco
   return Object.keys(patch).length > 0 ? patch : undefined;
 }
 
-/** Conditions are merged by type; only the kubelet's own are changed. */
+/** Returns patches of the conditions, which are merged by type; only the kubelet's own conditions are changed. */
 function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCondition[]): readonly object[] {
   const own = wanted.filter((condition) => isKubeletCondition(condition.type) || isOwnDisruption(condition));
   const gone = shown.filter(({ type }) => isKubeletCondition(type) && !own.some((one) => one.type === type));

@@ -23,7 +23,7 @@ export function withPreviousTimes(pod: Pod, before: PodStatus | undefined, next:
   };
 }
 
-/** A resize condition is always True; its state is its reason. */
+/** True if both conditions have the same state. The state of a resize condition is its reason, as its status is always True. */
 function isSameState(known: PodCondition, condition: PodCondition): boolean {
   const { status, reason = "" } = condition;
   return known.status === status && (!isResizeCondition(condition) || (known.reason ?? "") === reason);
@@ -42,7 +42,7 @@ function probeTime(
   return { ...(lastProbeTime && { lastProbeTime }) };
 }
 
-/** A pod in a final phase is never ready, even if its last containers were.
+/** Returns the conditions of a status. A pod in a final phase is never ready, even if its last containers were.
  *  @see https://github.com/kubernetes/kubernetes/issues/108594 */
 function terminalConditions({ phase, conditions }: PodStatus): readonly PodCondition[] | undefined {
   if (!isTerminal(phase)) return conditions;
@@ -52,7 +52,8 @@ function terminalConditions({ phase, conditions }: PodStatus): readonly PodCondi
   });
 }
 
-/** The container that the new status would restart against its restart policy, if any. Such a status is a bug and must not be written. */
+/** Returns the name of the container that the new status would restart against its restart policy, if any. Such a status is a bug
+ *  and must not be written. */
 export function illegalTransition(pod: Pod, before: PodStatus | undefined, next: PodStatus): string | undefined {
   const { containers, initContainers = [] } = pod.spec;
   return (

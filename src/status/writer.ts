@@ -12,18 +12,18 @@ import type { PodApi } from "./pod-api.ts";
 import { disruptionCondition, isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
 export interface StatusMeasures {
-  /** The pod has a new status on the node. */
+  /** A pod's status has changed on the node. */
   changed(pod: Pod, before: PodStatus | undefined, after: PodStatus): void;
-  /** The API server accepted it. @param ms since it differed from the API server's. */
+  /** The API server has accepted a pod's status. @param ms time since the status first differed from the API server's. */
   written(pod: Pod, ms: number): void;
 }
 
 /** The status that the API server should have for a pod (the kubelet's versionedPodStatus). */
 export interface PendingStatus {
   readonly status: PodStatus;
-  /** No container of the pod runs, or will. */
+  /** True if no container of the pod runs or will run again. */
   readonly ended: boolean;
-  /** The pod's volumes are unmounted too. */
+  /** True if, in addition, the pod's volumes are unmounted. */
   readonly finished: boolean;
 }
 
@@ -124,7 +124,7 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
   };
 }
 
-/** Until the worker has terminated the pod, containers may be running. */
+/** True if containers of the pod may be running, because the worker has not terminated it yet. */
 function mayRun(worker: WorkerView | undefined): boolean {
   return worker?.phase === "syncing" || worker?.phase === "terminating";
 }
@@ -135,7 +135,7 @@ function mayDelete(pod: ApiPod, { finished }: StatusUpdate): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
 }
 
-/** The newer of two versions of a pod; resource versions are growing decimal numbers.
+/** Returns the newer of two versions of a pod; resource versions are growing decimal numbers.
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions */
 function newer(watched: ApiPod, answered: ApiPod | undefined): ApiPod {
   if (!answered) return watched;
@@ -178,7 +178,7 @@ export function mergeStatus(
   return { ...own, phase, reason, message, conditions: [...others, ...disruptions, ...kubeletConditions] };
 }
 
-/** Transition time of an equal condition that is already shown; undefined if there is none. */
+/** Returns the transition time of an equal condition that is already shown; undefined if there is none. */
 function shownTransitionTime({ type, status }: PodCondition, shown: readonly PodCondition[]): string | undefined {
   return shown.find((one) => one.type === type && one.status === status)?.lastTransitionTime;
 }

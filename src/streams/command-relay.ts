@@ -48,7 +48,7 @@ async function relay(
   }
 }
 
-/** Terminal sizes in the clients' format. */
+/** Encodes terminal sizes in the clients' format. */
 async function* encodedSizes(sizes: AsyncIterable<TerminalSize>): AsyncGenerator<Buffer, void> {
   for await (const { width, height } of sizes) yield Buffer.from(JSON.stringify({ Width: width, Height: height }));
 }

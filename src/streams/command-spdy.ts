@@ -27,7 +27,7 @@ export const commandProtocols = [
 ] as const;
 export type CommandProtocol = (typeof commandProtocols)[number];
 
-/** Streams that a client may open, with their purposes. */
+/** Types of the streams that a client may open. */
 const streamTypes = ["error", "stdin", "stdout", "stderr", "resize"];
 
 /** Serves a command on a SPDY connection: runs it once all its streams are open. Resolves when client and connection are gone; never
@@ -84,7 +84,7 @@ export async function serveCommandOverSpdy(
   await connection.close();
 }
 
-/** Streams that must be open before the command runs. The first two versions have no resizing. */
+/** Returns the streams that must be open before the command runs. The first two versions have no resizing. */
 function requiredStreams({ stdin, stdout, stderr, tty }: CommandRequest, protocol: CommandProtocol): string[] {
   const resizes = protocol === "v4.channel.k8s.io" || protocol === "v3.channel.k8s.io";
   const requested = { error: true, stdin, stdout, stderr, resize: tty && resizes };

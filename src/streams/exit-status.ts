@@ -20,7 +20,7 @@ export function exitStatus(code: number): ExitStatus {
   };
 }
 
-/** Status of a command that could not be run. */
+/** Returns the status of a command that could not be run. */
 export function internalError(error: unknown): ExitStatus {
   return {
     status: "Failure",
@@ -30,7 +30,7 @@ export function internalError(error: unknown): ExitStatus {
   };
 }
 
-/** Error for a client whose command may still run, or ended with an unknown result. */
+/** Creates the error for a client whose command may still run, or has ended with an unknown result. */
 export function connectionLost(): CodedError {
   return new CodedError("unavailable", "the connection to the container was lost");
 }
@@ -45,7 +45,7 @@ export function parseStatus(text: string): ExitStatus | undefined {
   }
 }
 
-/** Content of the error stream: JSON since protocol version 4, before that the plain text of a failure. */
+/** Encodes a status for the error stream: as JSON since protocol version 4, before that as the plain text of a failure. */
 export function statusBytes(status: ExitStatus, asJson: boolean): Buffer {
   if (asJson) return Buffer.from(JSON.stringify(status));
   return Buffer.from(status.status === "Success" ? "" : (status.message ?? ""));

@@ -8,7 +8,8 @@ export const maxForwarded = { toPod: 64, toNode: 128 } as const;
  *  client ends it, so that quick successive connections add up. */
 const slotTimeoutMs = 2000;
 const slotPollIntervalMs = 50;
-/** Time for which a runtime may keep a connection that its client has broken off, milliseconds: containerd gives either side a second. */
+/** Time for which a runtime may keep a connection that its client has aborted, milliseconds: containerd gives each side a
+ *  second. */
 export const releaseDelayMs = 2000;
 
 /** Slots for connections forwarded to the pods of one node. */
@@ -45,7 +46,7 @@ export async function waitForSlot(
   }
 }
 
-/** The slots of one node, all free. */
+/** Creates the slots of one node, all free. */
 export function createForwardSlots(clock: Pick<Clock, "monotonic">) {
   const held = new Set<HeldSlots>();
 

@@ -22,7 +22,7 @@ export interface ForwardSession {
   readonly clock: Clock;
 }
 
-/** The two streams of a connection, as far as they are open. */
+/** The two streams of a connection; undefined until opened. */
 interface StreamPair {
   error?: SpdyStream;
   data?: SpdyStream;
@@ -30,8 +30,9 @@ interface StreamPair {
   readonly expiry: Timer;
 }
 
-/** Serves the connections that a client forwards over one SPDY connection: each has an error stream and a data stream. One without a slot
- *  only gets an error on its error stream. Resolves when the client is gone and all connections are closed; never throws.
+/** Serves the connections that a client forwards over one SPDY connection: each has an error stream and a data stream. A
+ *  connection for which no slot is free only gets an error on its error stream. Resolves when the client is gone and all
+ *  connections are closed; never throws.
  *  @see https://github.com/kubernetes/cri-streaming (portforward) */
 export async function serveForwardOverSpdy({
   socket,
@@ -42,7 +43,7 @@ export async function serveForwardOverSpdy({
 }: ForwardSession): Promise<void> {
   const pairs = new Map<string, StreamPair>();
   const running = new Set<Promise<void>>();
-  /** For the connection of the stream that is being opened, if it is the first of its connection. */
+  /** Slot for a new connection whose first stream is being opened. */
   let acquired: SlotResult | undefined;
   const connection: SpdyConnection = new SpdyConnection({
     socket,
@@ -85,7 +86,7 @@ export async function serveForwardOverSpdy({
     return pair;
   }
 
-  /** An incomplete connection whose client has reset it is discarded. */
+  /** Discards an incomplete connection after its client has reset one of its streams. */
   function discard(stream: SpdyStream): void {
     const { kind, connection: name } = headersOf(stream);
     if (pairs.get(name)?.[kind] === stream) remove(name);

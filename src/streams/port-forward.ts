@@ -25,12 +25,14 @@ export interface ForwardedConnection {
   readonly onRemoteEnd?: () => void;
 }
 
-/** Forwards one connection between a client and a port of a pod, until both have ended or either breaks off; `data` is then destroyed.
- *  @throws if the client broke off: the runtime may need a moment longer. */
+/** Forwards one connection between a client and a port of a pod until both sides have ended it, or one has aborted it; then
+ *  destroys `data`.
+ *  @throws if the client has aborted the connection: the runtime may then keep it a little longer. */
 export type ForwardPort = (connection: ForwardedConnection) => Promise<void>;
 
-/** Forwards connections to where `connect` connects to. A client gets an error message if the connection failed, or broke off before it
- *  sent anything. A connection that breaks off later is only closed, because clients abandon all their forwarded connections on an error. */
+/** Forwards connections to the address that `connect` connects to. A client gets an error message if the connection failed, or
+ *  was aborted before it sent anything. A connection that is aborted later is only closed, because clients give up all their
+ *  forwarded connections on an error. */
 export function forwardTo(connect: ConnectPort, log: Logger): ForwardPort {
   return async ({ port, data, gone, onError, onRemoteEnd }) => {
     const signal = untilClosed(data, gone);
@@ -81,7 +83,7 @@ export function relayForwards(runtime: SpdyClient): ForwardPort {
   };
 }
 
-/** A signal that aborts when the client disconnects or breaks this connection off. */
+/** Returns a signal that aborts when the client disconnects or aborts this connection. */
 function untilClosed(data: Duplex, gone: AbortSignal): AbortSignal {
   const closed = new AbortController();
   data.once("close", () => {

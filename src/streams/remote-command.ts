@@ -12,7 +12,7 @@ export interface CommandRequest {
   readonly tty: boolean;
 }
 
-/** A runtime's `RunCommand`, or one that returns the complete status of another server. */
+/** Runs a command and returns its exit code, as `RunCommand` does, or the complete status from another server. */
 export type CommandRunner = (streams: CommandStreams, signal: AbortSignal) => Promise<number | ExitStatus>;
 
 /** Dependencies of the server of a command. */

@@ -3,7 +3,7 @@ import type { TerminalSize } from "../seams/runtime.ts";
 
 /** Maximum length of an encoded size, bytes. */
 const maxSizeLength = 1024;
-/** Maximum input per turn, bytes: a terminal never sends more at once. */
+/** Maximum input per turn, bytes; a client never sends that much at once. */
 const maxChunkBytes = 1 << 16;
 const maxDimension = 0xffff;
 
@@ -32,7 +32,7 @@ export function terminalSizes(stream: Readable): AsyncIterable<TerminalSize> {
   return latest.values;
 }
 
-/** Sizes of a command without a terminal: none. */
+/** Yields no sizes: for a command without a terminal. */
 export async function* noSizes(): AsyncGenerator<TerminalSize, void> {}
 
 function parseSize(json: string): TerminalSize | undefined {
@@ -49,7 +49,7 @@ function isDimension(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= maxDimension;
 }
 
-/** Holds one value; a newer one replaces an unread one. A value set before the end is still delivered. */
+/** Holds one value; a newer one replaces an unread one. A value that is set before the end is still delivered. */
 function createLatest<T>() {
   let next: { readonly value: T } | undefined;
   let ended = false;

@@ -10,7 +10,7 @@ export interface Upgrade {
   readonly head: Buffer;
 }
 
-/** A refusal over HTTP. */
+/** Response to a request whose upgrade is refused. */
 export interface Refusal {
   readonly status: number;
   readonly text: string;
@@ -28,7 +28,7 @@ export function isWebSocket({ headers }: IncomingMessage): boolean {
   return headers.upgrade?.toLowerCase() === "websocket" && requestsUpgrade(headers);
 }
 
-/** The client's first SPDY subprotocol that is among `supported`, or the reason why there is none.
+/** Returns the client's first SPDY subprotocol that is among `supported`, or the refusal if there is none.
  *  @see https://github.com/kubernetes/streaming (httpstream.Handshake) */
 export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, supported: readonly P[]): P | Refusal {
   const name = "X-Stream-Protocol-Version";
@@ -44,7 +44,7 @@ export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, su
   return chosen;
 }
 
-/** The client's first WebSocket subprotocol that is among `supported`; "" for a client that requests none. */
+/** Returns the client's first WebSocket subprotocol that is among `supported`; "" for a client that requests none. */
 export function negotiateWebSocket<P extends string>(
   { headers }: IncomingMessage,
   supported: readonly P[],

@@ -14,7 +14,7 @@ export interface HousekeepingMeasures {
   cleanedUp(pods: number, failed: number): void;
 }
 
-/** Orphans: pods in the runtime without a worker. */
+/** Metrics of orphans: pods in the runtime without a worker. */
 export interface OrphanMeasures {
   /** An orphaned pod was found in the runtime. */
   orphanFound(): void;
@@ -70,8 +70,8 @@ export function createHousekeeping(deps: HousekeepingDeps): Runnable {
     }
   };
 
-  /** True if no source wants the pod and no worker handles it. Without manifests a kubelet's static pods are unknown here, and must not
-   *  be stopped. */
+  /** True if no source wants the pod and no worker handles it. Pods from a source that this node does not use, such as a
+   *  kubelet's static pods, are not orphans and must not be stopped. */
   const isOrphan = (uid: string) => !desired.get(uid) && !worker.get(uid) && !isOfOtherSource(podCache.get(uid));
   const isOfOtherSource = (pod: RuntimePod | undefined) =>
     pod?.sandboxes.some(({ annotations }) => {
@@ -108,7 +108,8 @@ export function createHousekeeping(deps: HousekeepingDeps): Runnable {
   return runPeriodically({ ...deps, name: "housekeeping", intervalMs: periodMs }, housekeep);
 }
 
-/** With other restart policies, containers of earlier runs would make the pod look completed. */
+/** True if the pod always restarts its containers. With other restart policies, containers of earlier runs would make it look
+ *  completed. */
 function restartsAlways(pod: DesiredPod | undefined): boolean {
   return pod !== undefined && (pod.spec.restartPolicy ?? "Always") === "Always";
 }

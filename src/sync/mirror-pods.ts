@@ -24,12 +24,12 @@ export interface MirrorPodsDeps extends ClockAndLog {
   readonly desired: Pick<PodStore, "byName">;
   readonly manager: Pick<PodManager, "mirrorPod" | "mirrorPods" | "staticPods">;
   readonly worker: Pick<Column<WorkerView>, "get" | "list">;
-  /** Subscribes to `mirrorsChanged` and reconciles at once. Otherwise only failures are retried. */
+  /** `mirrorsChanged` triggers a reconciliation at once; without it, only failures are retried. */
   readonly signals: Subscribes<"mirrorsChanged">;
   readonly node: NodeSource;
   /** True once every source has reported: before that, a mirror pod may belong to an unknown static pod. */
   readonly allSourcesReady: () => boolean;
-  /** Requests `mirrorsChanged` once the sources may be known. */
+  /** Requests another `mirrorsChanged`, as not all sources have reported yet. */
   readonly requeue: () => void;
 }
 
@@ -97,7 +97,7 @@ export type MirrorAction =
   | { readonly do: "remove"; readonly mirror: ApiPod }
   | undefined;
 
-/** Next action for the pod of one name. */
+/** Returns the next action for the pod of one name. */
 export function nextAction(
   {
     desired: pods,

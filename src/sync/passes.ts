@@ -29,9 +29,9 @@ import { disruption, disruptionCondition } from "../pod/conditions.ts";
 
 /** Data directories and cgroup of a pod on the target. */
 export interface PodHostResources {
-  /** @param empty true if the runtime has nothing of the pod yet. */
+  /** @param empty true if the runtime has no sandbox or container of the pod yet. */
   prepare(pod: AllocatedPod, empty: boolean, signal: AbortSignal): Promise<void>;
-  /** Releases what a pod used that is gone from the runtime. Idempotent. */
+  /** Removes the directories and cgroup of a pod that is gone from the runtime. Idempotent. */
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -52,7 +52,7 @@ export interface PassDeps extends PlaceholderDeps, ClockAndLog {
   readonly statusOf: (pod: DesiredPod, observed: RuntimePod, ending: boolean) => PodStatus;
   /** Called with the reason for each pod that is rejected during a sync pass. */
   readonly onRejected: (reason: string) => void;
-  /** Why pods cannot get a network, or undefined. */
+  /** Reason why pods cannot get a network; undefined if they can. */
   readonly networkError: () => string | undefined;
   /** KubeletConfiguration.syncFrequency, milliseconds: an unchanged pod is synced again after 1 to 1.5 times this. */
   readonly syncMs: number;
@@ -119,7 +119,7 @@ export function createPasses(deps: PassDeps): Passes {
   const { inspect, report } = createPodObserver({ ...deps, needsInspection });
   const context: PassContext = { ...deps, needsInspection, inspect, report };
   return {
-    // The pod fails if the node cannot run it, or if it exceeds its activeDeadlineSeconds: then the pass is aborted.
+    // Fails the pod if the node cannot run it. If it exceeds its activeDeadlineSeconds, the pass is aborted and the pod fails.
     // See https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#detailed-behavior
     async sync(pod, signal) {
       const msLeft = () => msUntilDeadline(deps, pod);
@@ -151,7 +151,7 @@ export function createPasses(deps: PassDeps): Passes {
       deps.prober.remove(uid);
       const after = await inspect(uid, pod, signal);
       if (isAlive(after)) throw new Error("containers or sandbox still run after the pod was killed");
-      // Before the end is reported: the control plane then frees what was allocated to the pod.
+      // This precedes the report of the end, after which the control plane frees what was allocated to the pod.
       for (const manager of deps.managers) await manager.unpreparePod?.(uid, signal);
       if (pod) report(pod, after, true, eviction);
     },
@@ -169,8 +169,8 @@ export function createPasses(deps: PassDeps): Passes {
   };
 }
 
-/** Milliseconds until the pod exceeds its activeDeadlineSeconds, counted from its start time, even if another agent started it; Infinity
- *  without a deadline. A pod that has not started has its full time. */
+/** Returns the milliseconds until the pod exceeds its activeDeadlineSeconds, counted from its start time, even if another agent
+ *  started it; Infinity without a deadline. A pod that has not started has its full time left. */
 function msUntilDeadline({ statuses, clock }: PassDeps, { metadata, spec, status: shown }: DesiredPod): number {
   if (spec.activeDeadlineSeconds === undefined) return Number.POSITIVE_INFINITY;
   const { startTime } = statuses.get(metadata.uid) ?? shown ?? {};
@@ -210,7 +210,7 @@ async function unmountVolumes(
   }
 }
 
-/** Reconciles the runtime's pod with the spec, as far as one pass can. */
+/** Runs one pass, which brings the pod in the runtime closer to its spec. */
 async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSignal): Promise<PassResult> {
   const { resizes, needsInspection, inspect, report } = deps;
   const pod = resizes.allocatedPod(desired);
@@ -262,7 +262,7 @@ async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSig
   return { terminal, requeueAfterMs, ...(error && { error }) };
 }
 
-/** Corrects observations: a container whose start was cut off, and whose end no status has reported, counts as not started.
+/** Corrects observations: a container whose start was interrupted, and whose end no status has reported, counts as not started.
  *  @returns a function of an observation and the IDs of containers whose start has just been refused. */
 function createStartCorrection({ statuses }: PassDeps, desired: DesiredPod) {
   return (observed: RuntimePod, refused: readonly string[] = []): RuntimePod => {
@@ -322,8 +322,9 @@ function isEmpty({ sandboxes, containers }: RuntimePod): boolean {
   return sandboxes.length + containers.length === 0;
 }
 
-/** The status of a pod that its node terminates: Failed with the given reason. As in the kubelet, a preempted or evicted pod whose
- *  containers all exit successfully has Succeeded; a pod past its active deadline fails whatever its containers' exit codes. */
+/** Returns the status of a pod that its node terminates: Failed with the given reason. As in the kubelet, a preempted or evicted
+ *  pod whose containers all exit successfully is Succeeded, but a pod that has exceeded its active deadline fails regardless of
+ *  exit codes. */
 export function evictedStatus(pod: Pod, status: PodStatus, { reason, message, disruption: why }: Eviction): PodStatus {
   if (why === undefined) return { ...status, phase: "Failed", reason, message };
   const others = (status.conditions ?? []).filter(({ type }) => type !== disruptionCondition);

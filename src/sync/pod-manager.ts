@@ -33,7 +33,7 @@ export function createPodManager({
     for (const one of desired.list()) if (isStaticPod(one) && podFullName(one) === name) updateApiPod(one);
   };
   return {
-    /** Mirror pod of that name, even if it is outdated. */
+    /** Returns the mirror pod of that name, even if it is outdated. */
     mirrorPod: (namespace: string, name: string) => mirrors.get(`${namespace}/${name}`),
     mirrorPods: () => [...mirrors.values()],
     staticPods: () => desired.list().filter(isStaticPod),

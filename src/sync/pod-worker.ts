@@ -13,9 +13,9 @@ import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
 /** What triggered a pod worker's sync; `terminated` for the last one of a pod. */
 export type SyncPodType = "create" | "update" | "sync" | "kill" | "terminated";
 
-/** Syncs of pods. */
+/** Metrics of pod syncs. */
 export interface WorkerMeasures {
-  /** Before the first sync of a pod. */
+  /** Called before the first sync of a pod. */
   started(pod: Pod): void;
   /** A sync has ended, successfully or not. */
   synced(kind: SyncPodType, ms: number): void;
@@ -38,7 +38,7 @@ export interface Passes {
   sync(pod: DesiredPod, signal: AbortSignal): Promise<PassResult>;
   terminating(uid: string, pod: DesiredPod | undefined, ending: Ending, signal: AbortSignal): Promise<void>;
   terminated(uid: string, pod: DesiredPod | undefined, signal: AbortSignal): Promise<void>;
-  /** The object of a finished pod has changed: its final status is written again, and it may be deleted. */
+  /** Called when the object of a finished pod has changed: its final status is written again, and the object may be deleted. */
   objectChanged(pod: DesiredPod): void;
 }
 
@@ -192,8 +192,8 @@ function inSpan(
   return tracer.span(spanName, { attributes, parent: "none" }, work);
 }
 
-/** Label of a pass in metrics: as in the kubelet, terminating passes have the cause of the termination, and only a successful last pass is
- *  labelled `terminated`. */
+/** Returns the label of a pass in metrics. As in the kubelet, terminating passes have the cause of the termination, and only a
+ *  successful last pass is labelled `terminated`. */
 function labelOf(kind: SyncPodType, endedBy: SyncPodType, failed: boolean): SyncPodType {
   return kind === "kill" || (kind === "terminated" && failed) ? endedBy : kind;
 }
@@ -212,13 +212,13 @@ function createPassClassifier(
   };
 }
 
-/** The pod's own grace period, in seconds; undefined for a pod that only the runtime knows. */
+/** Returns the pod's own grace period, seconds; undefined for a pod that only the runtime knows. */
 function ownGrace(pod: DesiredPod | undefined): number | undefined {
   const seconds = pod?.spec.terminationGracePeriodSeconds;
   return seconds === undefined ? undefined : Math.max(1, seconds);
 }
 
-/** The shorter of two grace periods in seconds, at least 1; undefined means the pod's own. */
+/** Returns the shorter of two grace periods, seconds, but at least 1; undefined means the pod's own. */
 function shorterGrace(current: number | undefined, requested: number | undefined): number | undefined {
   if (requested === undefined) return current;
   return Math.max(1, Math.min(current ?? Number.POSITIVE_INFINITY, requested));

@@ -13,11 +13,11 @@ export interface PodWorkersDeps
   extends Pick<PodWorkerDeps, "passes" | "waitForTarget" | "measures" | "tracer" | "stop">,
     ClockAndLog {
   readonly worker: ColumnWriter<WorkerView>;
-  /** Subscribes to `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
+  /** The workers react to the subscribed signals; `mirrorsChanged` is sent when a worker has finished. */
   readonly signals: Subscribes<"wakeWorker" | "retryFailedPods" | "terminatePod"> & Sends<"mirrorsChanged">;
 }
 
-/** Limit of concurrent retries: a runtime that has just come back has other callers, too. */
+/** Limit of concurrent retries, so that they do not overload a runtime that has just come back. */
 const maxParallelRetries = 20;
 const secondRetryDelayMs = 1_000;
 
@@ -34,7 +34,7 @@ export function createPodWorkers(deps: PodWorkersDeps) {
     const known = workers.get(uid);
     if (known) return known;
     const publish = (view: WorkerView) => {
-      // A forgotten worker must not write its record again.
+      // A worker that was dropped must not write its record again.
       if (workers.get(uid) !== created) return;
       const before = column.get(uid)?.phase;
       column.set(uid, view);

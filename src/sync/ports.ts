@@ -50,9 +50,9 @@ export interface SyncOutcome {
   readonly made?: RuntimeIds;
   /** IDs of containers that the runtime refused to start. */
   readonly refused?: readonly string[];
-  /** Why resources of running containers could not be changed; part of `error`. */
+  /** Message of the error with which resources of running containers could not be changed; also part of `error`. */
   readonly resizeError?: string;
-  /** Resolves when the work after container starts is done, for which no status waits. */
+  /** Resolves when the work that follows container starts is done; pod statuses do not wait for it. */
   readonly rest?: Promise<void>;
 }
 
@@ -84,9 +84,9 @@ export interface PodRuntime {
 /** In-place resizes of pods on the node.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export interface Resizes {
-  /** The pod with its allocated resources in place of its requested ones. */
+  /** Returns the pod with its allocated resources in place of the requested ones. */
   allocatedPod(pod: DesiredPod): AllocatedPod;
-  /** The pod with the actuated resources of its running containers. */
+  /** Returns the pod with the actuated resources of its running containers. */
   actuatedPod(pod: AllocatedPod, observed: RuntimePod): AllocatedPod;
   /** Checks by an observation whether the pod's resize is complete. @param pod the allocated pod. */
   checkProgress(pod: AllocatedPod, observed: RuntimePod): void;
@@ -97,7 +97,7 @@ export interface Resizes {
 /** Decides on resizes, one pod at a time. */
 export interface ResizeDecider {
   allocatedPod(pod: DesiredPod): AllocatedPod;
-  /** The allocated pod, with resources no lower than the actuated ones, which other pods cannot use yet. */
+  /** Returns the allocated pod, with resources at least as high as the actuated ones, which other pods cannot use yet. */
   effectivePod(pod: DesiredPod): AllocatedPod;
   /** Restores or makes the allocation of a pod that is about to be admitted: a previous allocation takes precedence over the spec. */
   addPod(pod: DesiredPod): void;

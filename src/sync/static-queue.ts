@@ -37,7 +37,7 @@ export function createStaticQueue(deps: StaticQueueDeps) {
     /** Removes a pod that is no longer wanted. @returns true if it was waiting. */
     remove: (uid: string) => waiting.delete(uid),
     has: (uid: string) => waiting.has(uid),
-    /** Removes and returns the pods that need not wait any longer. */
+    /** Removes and returns the pods that no longer have to wait. */
     takeReady() {
       const free = [...waiting.values()].filter((pod) => !mustWait(deps, pod));
       for (const { metadata } of free) waiting.delete(metadata.uid);

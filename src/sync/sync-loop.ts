@@ -26,11 +26,11 @@ const adoptionDelayMs = 1_000;
 const firstRuntimeDelayMs = 100;
 const maxRuntimeDelayMs = 5_000;
 
-/** Counts pods on their way to their workers. */
+/** Metrics of pods until they have a worker. */
 export interface SyncLoopMeasures {
   /** A source has reported pods for the first time. */
   seen(pods: readonly Pod[]): void;
-  /** A pod is gone and its data can be dropped. */
+  /** A pod is gone; its data can be dropped. */
   forget(uid: string): void;
   /** A pod was not admitted. */
   rejected(reason: string): void;
@@ -46,7 +46,7 @@ export interface SyncLoopDeps {
   readonly runtimeErrors: () => readonly string[];
   /** True for a pod that is shown as a placeholder: it uses no resources. */
   readonly isPlaceholder: (pod: DesiredPod) => boolean;
-  /** Their allocations to a rejected pod are released. */
+  /** Managers whose allocations to a rejected pod are released. */
   readonly managers: readonly Pick<ResourceManager, "release">[];
   readonly resizes: ResizeDecider;
   readonly statuses: StatusSink & { reconcile(pod: DesiredPod, afterMs?: number): void };
@@ -63,12 +63,12 @@ export interface SyncLoopDeps {
   readonly log: Logger;
 }
 
-/** UIDs of static pods that need not wait any longer. */
+/** Queue item: static pods, by UID, that no longer have to wait. */
 interface Resumed {
   readonly resumed: readonly string[];
 }
 
-/** Resources may have become free. */
+/** Queue item: resources may have become free, so pending resizes are retried. */
 interface ResourcesFreed {
   readonly freed: ResizeTrigger;
 }
@@ -91,11 +91,11 @@ export function createSyncLoop(deps: SyncLoopDeps) {
   const handle = async (update: QueueItem, signal: AbortSignal) => {
     if ("freed" in update) return retryPending(update.freed, signal);
     if ("resumed" in update) return addAll(stillDesired(desired, update), signal);
-    // Before the pod's record is deleted: its worker must be terminating by then.
+    // This precedes the deletion of the pod's record, because its worker must be terminating by then.
     if (update.op === "REMOVE") for (const pod of update.pods) if (!isMirrorPod(pod)) remove(pod);
     manager.applyUpdate(update);
     if (update.op === "ADD") return addAll(update.pods, signal);
-    // The resize is decided before a worker sees the new spec.
+    // Decide on the resize before a worker sees the new spec.
     if (update.op === "UPDATE" && recordRequests(update.pods)) await retryPending("pod_updated", signal, update.pods);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileStaticPod(deps, pod);
@@ -119,7 +119,7 @@ export function createSyncLoop(deps: SyncLoopDeps) {
       if (delayMs === firstRuntimeDelayMs) log.info({ errors }, "the runtime is not ready; pods are not admitted");
       await clock.sleep(delayMs, signal);
       delayMs = Math.min(2 * delayMs, maxRuntimeDelayMs);
-      // Waiting for the runtime is no stall: the Node's Ready condition shows it.
+      // Waiting for the runtime is not a stall: the Node's Ready condition reports it.
       enteredAt = clock.monotonic();
     }
   };
@@ -130,7 +130,7 @@ export function createSyncLoop(deps: SyncLoopDeps) {
       if (!isMirrorPod(pod) && !worker.get(pod.metadata.uid)) await untilRuntimeUp(signal);
       await add(deps, staticQueue, pod, signal).catch((error: unknown) => {
         signal.throwIfAborted();
-        // The pods after it are still added.
+        // A pod that cannot be added does not keep the next ones from being added.
         log.error({ err: error, pod: podFullName(pod), uid: pod.metadata.uid }, "cannot add pod");
       });
     }
@@ -200,7 +200,7 @@ function createResizeRequests(deps: SyncLoopDeps) {
   };
 }
 
-/** Adds a pod: it gets a worker, is rejected, or waits. */
+/** Adds a pod: it gets a worker, is rejected, or waits in the static queue. */
 async function add(deps: SyncLoopDeps, staticQueue: StaticQueue, pod: DesiredPod, signal: AbortSignal): Promise<void> {
   const { worker, workers, isPlaceholder } = deps;
   if (isMirrorPod(pod)) return handleMirrorPodAdd(deps, pod);
@@ -219,7 +219,7 @@ function admit(deps: SyncLoopDeps, pod: DesiredPod, signal: AbortSignal): Promis
   return admission.admit(resizes.allocatedPod(pod), admitted(deps).map(resizes.effectivePod), signal);
 }
 
-/** The resumed pods, without those that were removed meanwhile. */
+/** Returns the resumed pods, without pods that were removed meanwhile. */
 function stillDesired(pods: PodStore, { resumed }: Resumed): readonly DesiredPod[] {
   return resumed.flatMap((uid) => pods.get(uid) ?? []);
 }
@@ -227,7 +227,7 @@ function stillDesired(pods: PodStore, { resumed }: Resumed): readonly DesiredPod
 function createMirrorSignal({ signals }: SyncLoopDeps) {
   let isPending = false;
   return {
-    /** Sends `mirrorsChanged` once the queue is empty, for whatever items. */
+    /** Sends `mirrorsChanged` once the queue is empty, regardless of its items. */
     requeue: () => void (isPending = true),
     /** Sends `mirrorsChanged` for a handled item at once, and again once the queue is empty: only then are unwanted mirror pods
      *  known. @param more the queue is not empty. */
@@ -267,7 +267,7 @@ function handleMirrorPodAdd(deps: SyncLoopDeps, mirror: DesiredPod): void {
   statuses.reconcile(pod, adoptionDelayMs);
 }
 
-/** Admitted pods that hold resources. */
+/** Returns the admitted pods that hold resources. */
 function admitted({ worker, desired, podCache, isPlaceholder }: SyncLoopDeps): readonly DesiredPod[] {
   return worker.entries().flatMap(([uid, view]) => {
     const pod = desired.get(uid);

@@ -105,7 +105,7 @@ describe("the SSH link to a host", () => {
     await using host = hostOf({ user: "plain" });
     const { runAs, missing } = await host.privileges(never);
     assert.equal(runAs, "user");
-    assert.match(missing.join("\n"), /User plain of the target is not root.*plain ALL=\(ALL\) NOPASSWD: ALL/);
+    assert.match(missing.join("\n"), /User plain on the target is not root.*plain ALL=\(ALL\) NOPASSWD: ALL/);
     assert.equal((await host.run(argvOf(["id", "-un"]))).stdout, "plain\n");
     await assert.rejects(host.fs.readFile("/etc/shadow"), { code: "permission_denied" });
     await assert.rejects(host.fs.list("/root"), { code: "permission_denied" });

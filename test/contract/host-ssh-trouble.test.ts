@@ -33,7 +33,8 @@ const instead = (program: string) => ({
   // What the target has not yet ended may hold it.
   mend: [["umount", "--lazy", "/bin/sh"]],
 });
-const noShell = /^the target gives this user no POSIX shell: \/bin\/sh must be one, and sshd must not force another/;
+const noShell =
+  /^the target does not give this user a POSIX shell: \/bin\/sh must be one, and sshd must not force another/;
 const hangs =
   /^the login shell of root@127\.0\.0\.1:\d+ does not answer within 15 s: check what its start-up files \(~\/\.bashrc, .*\) or sudo wait for/;
 
@@ -180,13 +181,13 @@ describe("the SSH link to a faulty target", () => {
       answer: (socket: Socket) => void socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"),
       reason: "ConnectionRejected",
       sentence:
-        /closed the connection before the login, saying "HTTP\/1\.1 400 Bad Request": .*check that port is that/,
+        /closed the connection before the login, saying "HTTP\/1\.1 400 Bad Request": .*check that an sshd listens/,
     },
     {
       name: "a server that closes the connection",
       answer: (socket: Socket) => void socket.destroy(),
       reason: "ConnectionRejected",
-      sentence: /closed the connection before the login: .*check that port is that of an sshd\.$/,
+      sentence: /closed the connection before the login: .*check that an sshd listens on that port\.$/,
     },
     {
       name: "a server that sends nothing",

@@ -210,7 +210,7 @@ export function createFakeFiles(
         throwIfAborted(signal);
         const found = tree.follow(path);
         if (noFollow && tree.realpath(path) !== path)
-          throw new CodedError("failed_precondition", `${path} leads elsewhere through a symbolic link`);
+          throw new CodedError("failed_precondition", `${path} passes through a symbolic link`);
         return fileOf(regular(path, found));
       },
       async readTail(path, bytes, signal) {

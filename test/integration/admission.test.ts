@@ -151,7 +151,7 @@ describe("pods with unsupported fields", { concurrency: 4 }, () => {
         containers: [{}, { name: "second", resources: { claims: [{ name: "gpu" }] } }],
         resourceClaims: [{ name: "gpu", resourceClaimName: "gpu" }],
       },
-      "spec.hostUsers (no handler of the container runtime has user namespaces: use containerd 2.0 or newer, or CRI-O, with runc 1.2 or newer, or crun), spec.resourceClaims (containerd injects no CDI devices: use containerd 2.0 or newer, or containerd 1.7 with enable_cdi)",
+      "spec.hostUsers (no handler of the container runtime supports user namespaces: use containerd 2.0 or newer, or CRI-O, with runc 1.2 or newer, or crun), spec.resourceClaims (containerd injects no CDI devices: use containerd 2.0 or newer, or containerd 1.7 with enable_cdi)",
     ],
   ];
   for (const [name, spec, fields] of cases) {

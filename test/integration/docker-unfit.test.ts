@@ -153,7 +153,7 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     };
     await refused(
       { sockets: "/x" },
-      /providerConfig\.sockets is not a field of the docker provider: remove it \(it knows socket, /,
+      /providerConfig\.sockets is not a field of the docker provider: remove it \(its fields are socket, /,
     );
     await refused(
       { socket: "tcp://10.0.0.1:2375" },

@@ -382,7 +382,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     try {
       await pause(false);
       const { message } = await untilSays("edge-1", "Claimed", "OtherMachine");
-      assert.ok(message.includes(`its machine ID is ${other}, and the node was on ${before}`), message);
+      assert.ok(message.includes(`its machine ID is ${other}, but the node is bound to ${before}`), message);
       assert.equal(await machineID(), before);
       await accept(other);
       await untilReady("edge-1");

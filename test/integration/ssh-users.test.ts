@@ -113,7 +113,7 @@ describe("a user in the docker group", { timeout: 500_000 }, () => {
     assert.equal(status, "False");
     assert.match(
       message,
-      /^User deploy of the target is not root(?: and its sudo asks for a password)?, so volumes cannot be mounted and cgroups cannot be created: add the line `deploy ALL=\(ALL\) NOPASSWD: ALL` to its sudoers, or log in as root\./,
+      /^User deploy on the target is not root(?: and its sudo asks for a password)?, so volumes cannot be mounted and cgroups cannot be created: add the line `deploy ALL=\(ALL\) NOPASSWD: ALL` to its sudoers, or log in as root\./,
     );
   });
 

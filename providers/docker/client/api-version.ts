@@ -1,7 +1,7 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 
-/** The oldest Engine API that has everything a kubelet needs (Docker Engine 20.10), and the newest that this provider supports. Every
- *  daemon from 20.10 on supports one of these.
+/** The oldest Engine API that has everything a kubelet needs (Docker Engine 20.10), and the newest that this provider supports.
+ *  Every daemon since 20.10 supports a version in this range.
  *  @see https://docs.docker.com/reference/api/engine/version-history/ */
 const minVersion = "1.41";
 const maxVersion = "1.44";
@@ -18,7 +18,7 @@ export interface EngineVersion {
 /** Component name of a Docker Engine. */
 const engineComponent = "Engine";
 
-/** The newest API version that both the daemon and this provider support.
+/** Returns the newest API version that both the daemon and this provider support.
  *  @throws CodedError failed_precondition, one sentence, if there is none. */
 export function negotiateVersion(response: EngineVersion, socket: string): string {
   const { ApiVersion, MinAPIVersion, Version } = response;
@@ -47,7 +47,7 @@ export function negotiateVersion(response: EngineVersion, socket: string): strin
   return compareVersions(ApiVersion, maxVersion) < 0 ? ApiVersion : maxVersion;
 }
 
-/** The name that the daemon reports; undefined if it reports none. */
+/** Returns the name that the daemon reports; undefined if it reports none. */
 function daemonName({ Components }: EngineVersion): string | undefined {
   const name: unknown = Array.isArray(Components) ? (Components[0] as { Name?: unknown } | undefined)?.Name : undefined;
   return typeof name === "string" ? name.slice(0, maxNameLength) : undefined;

@@ -37,10 +37,10 @@ export interface DockerClient {
 /** A request of the Engine API. */
 export interface DockerRequest {
   readonly method?: "GET" | "POST" | "DELETE";
-  /** Without version and query. */
+  /** Path without API version and query. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string | number | boolean>>;
-  /** Sent as JSON. */
+  /** Request body, which is sent as JSON. */
   readonly body?: object;
 }
 
@@ -59,7 +59,7 @@ const slowCallMs = 5_000;
 interface NegotiatedEngine {
   readonly version: string;
   readonly engine: Dockerode;
-  /** Keeps no connections alive. */
+  /** Engine that keeps no connections alive. */
   readonly apart: Dockerode;
   readonly forUser: Dockerode;
 }
@@ -68,8 +68,8 @@ interface NegotiatedEngine {
  *  @see https://docs.docker.com/reference/api/engine/#versioned-api-and-sdk */
 const refusedVersion = /^client version \S+ is too (?:new|old)\b/;
 
-/** Creates the client. The negotiated version is kept until a call finds the daemon unavailable, or the daemon rejects the version: it may
- *  come back as another version. */
+/** Creates the client. The negotiated version is kept until a call finds the daemon unavailable, or the daemon rejects the
+ *  version, because it may have been replaced by another version. */
 export function createDockerClient({ socket, host, requestTimeoutMs, clock }: DockerClientOptions): DockerClient {
   const agent = new DialAgent({ host, socket, clock, keep: true });
   const agentApart = new DialAgent({ host, socket, clock, keep: false });
@@ -136,8 +136,8 @@ export function createDockerClient({ socket, host, requestTimeoutMs, clock }: Do
   };
 }
 
-/** Tracks waiting calls and the time of the last response. Calls without a limit are not counted: they may wait for something other than
- *  the daemon. */
+/** Tracks waiting calls and the time of the last response. Calls without a time limit are not counted, as they may wait for
+ *  something other than the daemon. */
 function createResponseTracker(clock: Clock) {
   const waiting = new Set<{ readonly since: number }>();
   let latest: number | undefined;
@@ -161,8 +161,8 @@ function deadlineMs(limit: Exclude<EngineCallTimeout, "none">, requestTimeoutMs:
   return typeof limit === "number" ? limit : requestTimeoutMs + limit.beyondMs;
 }
 
-/** Sends a request and reads its response. A GET is repeated once if its connection broke: the daemon, or a proxy in front of it, may have
- *  closed a kept-alive one.
+/** Sends a request and reads its response. A GET is repeated once if its connection broke: the daemon, or a proxy in front of it,
+ *  may have closed an idle one.
  *  @returns the response's JSON. */
 async function sendRequest<T>(
   engine: Dockerode,

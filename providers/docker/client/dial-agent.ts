@@ -37,7 +37,7 @@ export class DialAgent extends Agent {
   override createConnection(_options: unknown, done?: DialCallback): undefined {
     void this.#dial(done ?? (() => {}));
   }
-  /** Node's agents are handed each request by this method, which their types leave out. */
+  /** Node passes each request to its agent by calling this method, which the types do not declare. */
   addRequest(request: ClientRequest, ...rest: readonly unknown[]): void {
     limitInformationalResponses(request);
     (Agent.prototype as unknown as AgentInternals).addRequest.call(this, request, ...rest);
@@ -77,7 +77,7 @@ interface AgentInternals {
 /** Maximum number of informational responses to one request: the Docker Engine sends none or one. */
 const maxInformationalResponses = 16;
 
-/** Fails a request that gets informational responses without end: each of them takes memory. */
+/** Fails a request that gets too many informational responses: each of them uses memory. */
 function limitInformationalResponses(request: ClientRequest): void {
   let received = 0;
   request.on("information", () => {
@@ -87,5 +87,5 @@ function limitInformationalResponses(request: ClientRequest): void {
   });
 }
 
-/** Node's agents ignore the connection when there is an error. */
+/** Callback of `createConnection`. Node ignores the connection if there is an error. */
 type DialCallback = (error: Error | null, connection: Duplex) => void;

@@ -4,20 +4,20 @@ import type { DockerClient } from "./client.ts";
 export interface EngineInfo {
   /** The daemon's data directory on the target. */
   readonly DockerRootDir: string;
-  /** Facts about the storage driver, by name; `driver-type` is there with containerd's image store. */
+  /** Facts about the storage driver, by name; `driver-type` is present with containerd's image store. */
   readonly DriverStatus?: readonly (readonly [string, string])[] | null;
-  /** Bytes. */
+  /** The machine's memory, bytes. */
   readonly MemTotal: number;
-  /** `x86_64`, `aarch64`, … */
+  /** Architecture, such as `x86_64` or `aarch64`. */
   readonly Architecture: string;
   /** The daemon's clock, RFC 3339 with nanoseconds. */
   readonly SystemTime: string;
-  /** Identifies the daemon for the lifetime of its data directory. */
+  /** ID of the daemon, which is stored in its data directory. */
   readonly ID: string;
   readonly ServerVersion: string;
-  /** `cgroupfs`, `systemd`; `none` when the daemon creates no cgroups (rootless without delegation). */
+  /** `cgroupfs` or `systemd`; `none` if the daemon creates no cgroups (rootless without delegation). */
   readonly CgroupDriver: string;
-  /** `name=seccomp,profile=default`, `name=apparmor`, `name=rootless`, … */
+  /** Options such as `name=seccomp,profile=default`, `name=apparmor` or `name=rootless`. */
   readonly SecurityOptions?: readonly string[] | null;
   readonly MemoryLimit: boolean;
   readonly CpuCfsQuota: boolean;

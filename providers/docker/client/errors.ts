@@ -12,8 +12,8 @@ const codes: Readonly<Record<number, ErrorCode>> = {
   503: "unavailable",
 };
 
-/** Coded error for a failed call or connection: the daemon's message (users read it in events), with the error as cause;
- *  the signal's reason for an aborted call.
+/** Returns the coded error for a failed call or connection: its message is the daemon's, since users read it in events, and its
+ *  cause is the given error. For an aborted call it is the signal's reason.
  *  @param socket names the daemon in the message when it is unavailable. */
 export function codedDockerError(error: unknown, socket: string, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
@@ -37,20 +37,20 @@ export function codedDockerError(error: unknown, socket: string, signal: AbortSi
   return new CodedError(code, messageOf(error), { cause: error });
 }
 
-/** HTTP status of an error response, as dockerode reports it. */
+/** Returns the HTTP status of an error response, as dockerode reports it; undefined for other errors. */
 export function httpStatus(error: unknown): number | undefined {
   const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
   return typeof status === "number" ? status : undefined;
 }
 
-/** `{"message": …}`, the body of the Engine API's errors. */
+/** Returns the daemon's message from the body of an Engine API error, `{"message": …}`. */
 function daemonMessage(error: unknown): string | undefined {
   const body: unknown = error instanceof Error && "json" in error ? error.json : undefined;
   if (typeof body !== "object" || body === null || !("message" in body)) return undefined;
   return typeof body.message === "string" ? body.message.trim() : undefined;
 }
 
-/** True if a connection ended before the response, by Node's error. */
+/** True for Node's error for a connection that ended before the response. */
 export function isConnectionReset(error: unknown): boolean {
   return hasErrno(error, "ECONNRESET") || messageOf(error) === "aborted";
 }

@@ -9,9 +9,9 @@ export interface FramePiece {
 const headerBytes = 8;
 const kinds = ["stdin", "stdout", "stderr", "system"] as const;
 
-/** Parses a stream of frames, each with an eight-byte header: kind, three zeros, length (big endian). Buffers the header
- *  only; payload is passed on as slices of the given block.
- *  @returns the pieces in one more block. The iteration throws for a header of an unknown kind.
+/** Parses a stream of frames, each with an eight-byte header: kind, three zeros, length (big endian). Only headers are buffered;
+ *  payload is passed on as slices of the given block.
+ *  @returns a function that returns the pieces in the next block. Its iteration throws for a header of an unknown kind.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach */
 export function createFrames(): (block: Buffer) => Iterable<FramePiece> {
   const header = Buffer.alloc(headerBytes);

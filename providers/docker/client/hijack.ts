@@ -4,15 +4,16 @@ import type Dockerode from "dockerode";
 
 /** A request that turns its connection into a duplex stream. */
 export interface Hijacked {
-  /** Without version. */
+  /** Path without API version. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   readonly body?: object;
-  /** Ends the request; the caller ends the stream. */
+  /** Aborts the request; the stream is ended by the caller. */
   readonly signal: AbortSignal;
 }
 
-/** Sends a request that upgrades from HTTP. @returns the raw connection; errors reach its reader, no listener is needed. */
+/** Sends a request that upgrades from HTTP. @returns the raw connection; its reader gets its errors, so that it needs no error
+ *  listener. */
 export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hijacked): Promise<Duplex> {
   const modem: Modem = engine.modem;
   return new Promise((resolve, reject) => {
@@ -22,7 +23,7 @@ export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hi
         path: `${path}?`,
         options: { _query: query, _body: body ?? {} },
         hijack: true,
-        // An empty body with a length: the daemon would read the chunks of any other as input.
+        // An empty body has a length: the daemon would read a chunked body as input.
         ...(!body && { file: Buffer.alloc(0) }),
         statusCodes: { 101: true },
         abortSignal: signal,
@@ -37,8 +38,8 @@ export function hijack(engine: Dockerode, { path, query = {}, body, signal }: Hi
   });
 }
 
-/** Detach keys of the Docker Engine. It always has some (default ctrl-p ctrl-q) and withholds a key that may begin them;
- *  Kubernetes has none. These begin with the rarest key, NUL, and are too many to be typed by chance.
+/** Detach keys for the Docker Engine. Kubernetes has none, but the Engine always has some (default ctrl-p ctrl-q), and holds back
+ *  input that may begin them. This sequence begins with the rarest key, NUL, and is too long to be typed by chance.
  *  @see https://docs.docker.com/reference/cli/docker/container/attach/#detach-keys */
 export const detachKeys = ["ctrl-@", "ctrl-^", "ctrl-@", "ctrl-_", "ctrl-@", "ctrl-^", "ctrl-_", "ctrl-@"]
   .flatMap((key, _at, all) => [key, ...all])

@@ -4,19 +4,20 @@ import { isRecord } from "../../../src/lib/record.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 import { linesOf } from "../../../src/lib/line-reader.ts";
 
-/** Budget charges for the processing of a line, and of a piece of the stream, bytes. */
+/** Amounts charged to the budget for processing a line, and a piece of the stream, bytes. */
 const lineOverheadBytes = 32 * 1024;
 const chunkOverheadBytes = 4 * 1024;
 
 export interface JsonLinesOptions {
-  /** Charged with the memory of the values. */
+  /** Budget that is charged for the memory of the values. */
   readonly budget?: TargetBudget | undefined;
   /** Limit of one line; default 4 MiB. */
   readonly maxLineBytes?: number;
 }
 
-/** JSON objects, one per line; chunks may split lines anywhere. Applies backpressure.
- *  @throws CodedError resource_exhausted for a longer line, or one with too many values; unknown for anything but a JSON object. */
+/** Yields the JSON objects of a stream, one per line; chunks may split lines anywhere. Applies backpressure.
+ *  @throws CodedError resource_exhausted for a longer line, or one with too many values; unknown for anything but a JSON
+ *  object. */
 export async function* jsonLines(
   source: AsyncIterable<Uint8Array>,
   { budget, maxLineBytes = 4 * 1024 * 1024 }: JsonLinesOptions = {},

@@ -7,15 +7,15 @@ import { engineInfo } from "./engine-info.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** The driver type of an engine whose images and writable layers are containerd's. */
+/** Driver type of an engine that uses containerd's image store. */
 const snapshotterType = "io.containerd.snapshotter.v1";
 
-/** A table of mounts has a line for each of a container's mounts, which for an overlay lists its layers. */
+/** Maximum size of a container's mount table: it has a line for each mount, which for an overlay lists all layers. */
 const maxTableBytes = 1024 * 1024;
 
-/** The directory on the target in which an engine keeps images and writable layers: its data directory, or that of containerd if it uses
- *  containerd's image store. The engine does not report the latter, so a running sandbox's root file system does, which is read once; until
- *  there is one whose mounts the login may read, it is the data directory. */
+/** Finds the directory on the target in which an engine keeps images and writable layers: its data directory, or containerd's if
+ *  it uses containerd's image store. The engine does not report containerd's directory, so it is read once from the root mount of
+ *  a running sandbox. Until there is a sandbox whose mount table can be read, the result is the engine's data directory. */
 export function createLayersDirectory(parts: Parts): (signal: AbortSignal) => Promise<string> {
   let found: { readonly engine: string; readonly directory: string } | undefined;
   let unreadable: string | undefined;
@@ -46,8 +46,9 @@ async function snapshotterRoot(parts: Parts, sandbox: string, signal: AbortSigna
   return parseSnapshotterRoot(table.toString("utf8"));
 }
 
-/** Parses a container's mounts: the part of its root's `upperdir` before the snapshotter's directory. Undefined if the root is no overlay of a
- *  snapshotter. Pure. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
+/** Parses a container's mount table and returns containerd's directory: the part of the root mount's `upperdir` before the
+ *  snapshotter's directory. Undefined if the root is not a snapshotter's overlay. Pure.
+ *  @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
 export function parseSnapshotterRoot(table: string): string | undefined {
   const root = boundedLines(table).find((line) => line.split(" ")[4] === "/");
   const [fsType, , options = ""] = root?.split(" - ")[1]?.split(" ") ?? [];

@@ -1,4 +1,4 @@
-/** Cache of the daemon's responses: they are valid while its event stream runs and reports no change. */
+/** Caches responses of the daemon, which are valid while its event stream runs and reports no change. */
 export type ResponseCache = ReturnType<typeof createResponseCache>;
 
 export function createResponseCache() {
@@ -6,13 +6,13 @@ export function createResponseCache() {
   let isStreaming = false;
   const version = () => (isStreaming ? changeCount : undefined);
   return {
-    /** The event stream has started: changes before it are unknown. */
+    /** To be called when the event stream has started: earlier changes are unknown. */
     start(): void {
       isStreaming = true;
       changeCount += 1;
     },
     stop: () => void (isStreaming = false),
-    /** The daemon or its images may have changed. */
+    /** To be called when the daemon or its images may have changed. */
     invalidate: () => void (changeCount += 1),
     /** Token of the current state; undefined while no event stream runs. */
     version,

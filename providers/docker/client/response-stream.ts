@@ -11,28 +11,29 @@ import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 /** A request whose response is read as a stream. */
 export interface StreamRequest {
   readonly method?: "GET" | "POST" | "DELETE";
-  /** Without version and query. */
+  /** Path without API version and query. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string | number | boolean | readonly string[]>>;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent as JSON. */
+  /** Request body, which is sent as JSON. */
   readonly json?: object;
-  /** Sent as is, a tar archive. */
+  /** Request body, which is sent as is: a tar archive. */
   readonly body?: Buffer;
   /** Aborts the request and the response. */
   readonly signal: AbortSignal;
 }
 
-/** All statuses: error responses are read below, limited in size, for the daemon's own message. */
+/** Makes dockerode accept all statuses: error responses are read below, limited in size, to get the daemon's message. */
 const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
 const maxErrorBodyBytes = 64 * 1024;
 /** Limit of one response. Lists of 2,000 containers with 4 KiB of labels each are within it. */
 const maxResponseBytes = 8 * 1024 * 1024;
-/** Limit of the pieces in which a response arrives: the Docker Engine sends at least 2 KiB at once, and each piece costs time. */
+/** Maximum number of pieces in which a response may arrive, as each piece costs time. The Docker Engine sends at least 2 KiB at
+ *  once. */
 const maxResponseChunks = 20_000;
 
 /** Sends a request and reads the whole response.
- *  @param budget charged with the memory of the response.
+ *  @param budget charged for the memory of the response.
  *  @returns its JSON; undefined if it has none.
  *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 8 MiB, or too many values. */
 export async function requestJson(engine: Dockerode, request: StreamRequest, budget?: TargetBudget): Promise<unknown> {
@@ -76,7 +77,7 @@ export async function requestStream(
   return response;
 }
 
-/** An error shaped like dockerode's, as `codedDockerError` reads it. */
+/** Creates an error in dockerode's form, for `codedDockerError`. */
 async function errorFromResponse(response: IncomingMessage): Promise<Error> {
   const { bytes, whole } = await readBody(response, maxErrorBodyBytes);
   if (!whole) throw new CodedError("unknown", `HTTP ${response.statusCode} with an oversized body`);
@@ -87,7 +88,7 @@ async function errorFromResponse(response: IncomingMessage): Promise<Error> {
   });
 }
 
-/** A response's body up to a limit of bytes, and of pieces. */
+/** Reads a response's body, up to a limit of bytes and of pieces. */
 async function readBody(
   response: IncomingMessage,
   limit: number,
@@ -108,7 +109,7 @@ async function readBody(
   return { bytes: buffer.bytes(), whole };
 }
 
-/** Undefined if it is not JSON. */
+/** Parses a body; undefined if it is not JSON. */
 function parseJson(text: Buffer, budget?: TargetBudget): unknown {
   try {
     return parseBoundedJson(text, budget);

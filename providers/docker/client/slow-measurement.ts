@@ -19,11 +19,12 @@ export interface Measurement<T> {
 const maxAgeMs = 30_000;
 const waitTimeoutMs = 1_000;
 const measurementTimeoutMs = 300_000;
-/** Measurements keep the disk busy for at most one part in this many of the time. */
+/** After a measurement, the next one waits for this many times its duration, so that the disk is not busy all the time. */
 const restFactor = 20;
 
-/** Takes a measurement for which the Docker daemon walks its disk. One runs at a time; the longer it takes, the later the next starts. Callers
- *  wait a second for it, then use the previous one; it continues for the next caller.
+/** Takes a measurement for which the Docker daemon walks its disk. Only one runs at a time; the longer it takes, the later the
+ *  next one starts. Callers wait for up to a second and then use the previous result; the measurement continues for the next
+ *  caller.
  *  @returns the last measurement, undefined before the first success; rejects only if the signal aborts. */
 export function createSlowMeasurement<T>({
   what,

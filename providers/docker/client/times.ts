@@ -11,7 +11,7 @@ export function nanoseconds(time: string | undefined): bigint {
   return BigInt(milliseconds) * 1_000_000n + BigInt(fraction.padEnd(9, "0"));
 }
 
-/** @param seconds since the epoch, as the Engine API's lists give times. */
+/** Converts a time of the Engine API's lists to nanoseconds since the epoch. @param seconds since the epoch. */
 export function secondsToNanoseconds(seconds: number): bigint {
   return BigInt(Math.trunc(seconds)) * 1_000_000_000n;
 }

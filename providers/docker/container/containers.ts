@@ -37,7 +37,7 @@ export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync
   };
 }
 
-/** Starts a container that has not run yet: Docker would restart one that has ended. The link to its log exists before the start.
+/** Starts a container that has not run yet, since Docker would restart an ended one. The link to its log exists before the start.
  *  @throws CodedError failed_precondition if it has been started already; otherwise the daemon's message. */
 async function startContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const created = parts.facts.createdContainers.get(id);
@@ -60,7 +60,7 @@ async function stopContainer(parts: DockerParts, id: string, graceSeconds: numbe
   await postStop(parts, id, Math.max(0, Math.ceil(graceSeconds)), signal);
 }
 
-/** Makes the daemon stop a container, which may have ended already (304). */
+/** Makes the daemon stop a container. Succeeds if the container has ended already (304). */
 export async function postStop({ docker }: DockerParts, id: string, seconds: number, signal: AbortSignal) {
   const request = { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } } as const;
   await ignoreCode(docker.request(request, signal, { beyondMs: seconds * 1000 }), "failed_precondition");
@@ -82,8 +82,8 @@ async function updateResources(
 /** Maximum number of concurrent inspections. */
 const maxInspections = 8;
 
-/** Containers of this node. States agree with their statuses; creation times have the Engine API list's precision of a
- *  second. */
+/** Containers of this node. States are the same as in container statuses; creation times have a precision of a second, as in the
+ *  Engine API's lists. */
 async function listContainers(
   parts: DockerParts,
   filter: ContainerFilter | undefined,
@@ -117,7 +117,7 @@ function criContainer(info: ContainerInfo, state: ContainerState): Container {
   });
 }
 
-/** Undefined for a container that has disappeared. */
+/** Returns the state of a container from its inspection; undefined if the container has disappeared. */
 async function inspectedState(
   parts: DockerParts,
   id: string,

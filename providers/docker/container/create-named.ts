@@ -6,12 +6,12 @@ import { findContainers } from "./own.ts";
 
 type CreateNamedDeps = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
 
-/** Creates a sandbox or container under its name, with a suffix `_<8 hexadecimal digits>` when a foreign container has
- *  that name.
+/** Creates a sandbox or container under its name, with a suffix `_<8 hexadecimal digits>` if a container that is not this node's
+ *  has that name.
  *  @param body JSON of the create call; its labels assign the container to this node (labels.ts).
  *  @returns the container's ID.
- *  @throws CodedError already_exists when a container of this node has the name; otherwise the daemon's error
- *  (not_found: no such image).
+ *  @throws CodedError already_exists when a container of this node has the name; otherwise the daemon's error (not_found: no such
+ *  image).
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
 export async function createNamed(
   parts: CreateNamedDeps,

@@ -96,7 +96,7 @@ async function createWithPreconditions(
   throw failed?.reason;
 }
 
-/** The image reference for the container's status; undefined if the status has to look it up. */
+/** The image reference for the container's status; undefined if it has to be looked up for the status. */
 async function prefetchImageRef(
   parts: DockerParts,
   image: ImageSpec | undefined,
@@ -140,7 +140,8 @@ export function containerSettings(config: ContainerConfig): ContainerCreateOptio
   };
 }
 
-/** @throws CodedError invalid_argument for a value that is not UTF-8, which JSON cannot represent. */
+/** Formats an environment variable. @throws CodedError invalid_argument for a value that is not UTF-8, which JSON cannot
+ *  represent. */
 function envVariable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
   if (isUtf8(value)) return `${key}=${Buffer.from(value).toString()}`;
   throw new CodedError("invalid_argument", `the value of environment variable ${key} is not UTF-8, which Docker needs`);
@@ -156,7 +157,8 @@ function ownLabels({ image }: ContainerConfig, sandboxId: string, log: string): 
   };
 }
 
-/** Creates a container and the missing sources of its mounts, as CRI runtimes do; daemons before API 1.42 refuse them. */
+/** Creates a container and the missing sources of its mounts, as CRI runtimes do; daemons before API 1.42 refuse missing
+ *  sources. */
 async function createWithSources(
   parts: DockerParts,
   name: string,

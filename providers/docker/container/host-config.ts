@@ -23,7 +23,7 @@ export interface HostConfigInput {
   readonly fs: Pick<Host["fs"], "readFile">;
 }
 
-/** A container's HostConfig, as cri-dockerd sets it.
+/** Returns a container's HostConfig, as cri-dockerd sets it.
  *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument, failed_precondition. */
 export async function containerHostConfig(
   { config, sandbox, containerLogs, fs }: HostConfigInput,
@@ -64,7 +64,7 @@ function namespaceModes({ network, ipc, pid, targetId }: NamespaceOption, sandbo
   };
 }
 
-/** Empty for a PID namespace of its own. */
+/** HostConfig.PidMode; empty for a private PID namespace. */
 function pidMode(pid: NamespaceMode, sandbox: string, targetId: string): string {
   switch (pid) {
     case NamespaceMode.POD:
@@ -76,11 +76,11 @@ function pidMode(pid: NamespaceMode, sandbox: string, targetId: string): string 
     case NamespaceMode.TARGET:
       return `container:${targetId}`;
     default:
-      throw new CodedError("invalid_argument", `PID namespace mode ${pid} is not known`);
+      throw new CodedError("invalid_argument", `unknown PID namespace mode ${pid}`);
   }
 }
 
-/** Settings that containers share with their sandbox, to be in its cgroup and to join its namespaces. */
+/** Settings that a container takes over from its sandbox, in order to be in its cgroup and to join its namespaces. */
 function inheritedSettings({ HostConfig: { CgroupParent, Runtime, UsernsMode } }: SandboxInspect): HostConfig {
   return {
     ...(CgroupParent && { CgroupParent }),
@@ -89,7 +89,7 @@ function inheritedSettings({ HostConfig: { CgroupParent, Runtime, UsernsMode } }
   };
 }
 
-/** Bytes of swap on cgroup v2. */
+/** Swap limit as a cgroup v2 setting, bytes; 0 if there is none. */
 function swapBytes({ unified }: LinuxContainerResources): number {
   return Number(unified["memory.swap.max"] ?? 0);
 }
@@ -111,8 +111,8 @@ export function resourceSettings(resources: Partial<LinuxContainerResources> | u
   return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== 0 && value !== ""));
 }
 
-/** A daemon that cannot set a negative score for sandboxes cannot for containers either: they get its minimum, which only affects the order
- *  of OOM kills. */
+/** OOM score adjustment of a container. If the daemon cannot set negative values (the sandbox has none), it is at least 0, which
+ *  only affects the order of OOM kills. */
 function oomScoreAdjust(resources: LinuxContainerResources | undefined, { HostConfig }: SandboxInspect): number {
   const wanted = Number(resources?.oomScoreAdj ?? 0n);
   return (HostConfig.OomScoreAdj ?? 0) < 0 ? wanted : Math.max(0, wanted);
@@ -133,35 +133,35 @@ function securitySettings(security: LinuxContainerSecurityContext): HostConfig {
   };
 }
 
-/** Docker refuses a size that is not positive: the log is then not rotated.
+/** Log settings; without rotation if the size is not positive, which Docker refuses.
  *  @see https://docs.docker.com/engine/logging/drivers/json-file/ */
 function logConfig({ maxSizeBytes, maxFiles }: ContainerLogLimits): HostConfig["LogConfig"] {
   const limits = { "max-size": String(maxSizeBytes), "max-file": String(Math.max(1, maxFiles)) };
   return { Type: "json-file", Config: maxSizeBytes > 0 ? limits : {} };
 }
 
-/** An entry of HostConfig.Mounts. Daemons that lack an option (API 1.41) behave as it says by default, or refuse the
- *  missing source. */
+/** An entry of HostConfig.Mounts. Daemons that do not know an option (API 1.41) behave that way by default, or refuse a missing
+ *  source. */
 interface BindMount extends Omit<MountSettings, "BindOptions"> {
   readonly BindOptions: {
-    /** Without it Docker mounts privately, or as a slave if the source is in or contains its own directory: it refuses an explicit private
-     *  there. */
+    /** If it is omitted, Docker uses private propagation, or slave if the source is in its data directory or contains it, where
+     *  it refuses an explicit private. */
     readonly Propagation?: DockerPropagation;
     readonly CreateMountpoint: boolean;
     readonly ReadOnlyNonRecursive?: boolean;
   };
 }
 
-/** CRI mounts in the Engine API's form, in order. A missing source becomes a directory, and read-only is not recursive, as with CRI
- *  runtimes.
+/** Converts CRI mounts to the Engine API's form, in order. A missing source becomes a directory, and read-only is not recursive,
+ *  as with CRI runtimes.
  *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.44/#tag/Container/operation/ContainerCreate */
 function containerMounts(mounts: readonly Mount[]) {
   for (const mount of mounts) rejectUnsupported(mount);
   return {
-    // dockerode's types ask for a propagation; the API does not.
+    // dockerode's types require a propagation; the API does not.
     Mounts: mounts.filter(({ selinuxRelabel }) => !selinuxRelabel).map(bindMount) as MountSettings[],
-    /** The older form, the only one with SELinux relabelling. */
+    /** The older form of mounts, the only one that supports SELinux relabelling. */
     Binds: mounts.filter(({ selinuxRelabel }) => selinuxRelabel).map(relabelledBind),
   };
 }
@@ -193,7 +193,7 @@ function relabelledBind({ hostPath, containerPath, readonly, propagation }: Moun
   return `${hostPath}:${containerPath}:${options.join(",")}`;
 }
 
-/** Undefined to leave the choice to Docker. @see `BindMount` */
+/** Docker's name of a mount propagation; undefined to leave the choice to Docker. @see `BindMount` */
 function propagationName(propagation: MountPropagation): DockerPropagation | undefined {
   switch (propagation) {
     case MountPropagation.PROPAGATION_PRIVATE:
@@ -203,12 +203,13 @@ function propagationName(propagation: MountPropagation): DockerPropagation | und
     case MountPropagation.PROPAGATION_BIDIRECTIONAL:
       return "rshared";
     default:
-      throw new CodedError("invalid_argument", `mount propagation ${propagation} is not known`);
+      throw new CodedError("invalid_argument", `unknown mount propagation ${propagation}`);
   }
 }
 
 function rejectUnsupported({ containerPath, image, recursiveReadOnly, uidMappings, gidMappings }: Mount): void {
-  const refuse = (what: string) => new CodedError("unimplemented", `mount ${containerPath}: Docker has no ${what}`);
+  const refuse = (what: string) =>
+    new CodedError("unimplemented", `mount ${containerPath}: Docker does not support ${what}`);
   if (image) throw refuse("image volumes");
   if (recursiveReadOnly) throw refuse("reliable recursive read-only mounts");
   if (uidMappings.length > 0 || gidMappings.length > 0) throw refuse("ID-mapped mounts");

@@ -18,7 +18,7 @@ type StringMap = Readonly<Record<string, string>>;
 
 export type CriLabels = ReturnType<typeof criLabels>;
 
-/** Docker labels of a sandbox or container: CRI's labels, its annotations behind a prefix (as in cri-dockerd), the
+/** Returns the Docker labels of a sandbox or container: CRI's labels, its annotations behind a prefix (as in cri-dockerd), the
  *  provider's `own`, which take precedence, and the node label. */
 export function dockerLabels(
   { labels, annotations }: { readonly labels: StringMap; readonly annotations: StringMap },
@@ -36,7 +36,7 @@ export function dockerLabels(
   };
 }
 
-/** CRI's labels and annotations from Docker's: exactly the requested ones. */
+/** Converts Docker labels back to CRI's labels and annotations, exactly as requested. */
 export function criLabels(docker: StringMap) {
   const labels: Record<string, string> = {};
   const annotations: Record<string, string> = {};

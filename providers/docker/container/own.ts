@@ -7,7 +7,7 @@ import type { DockerParts } from "../parts.ts";
 
 /** Inspects a sandbox or container of this node.
  *  @param type `podsandbox` or `container`.
- *  @throws CodedError not_found also for a foreign container or one of the other type. */
+ *  @throws CodedError not_found, also for a container of another node or of the other type. */
 export async function inspectOwn(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   id: string,
@@ -21,7 +21,7 @@ export async function inspectOwn(
   return found;
 }
 
-/** Sandboxes or containers of this node, including ended ones. @param labels further labels to match. */
+/** Lists sandboxes or containers of this node, including ended ones. @param labels further labels to match. */
 export function listOwn(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   type: string,
@@ -33,7 +33,7 @@ export function listOwn(
   return findContainers(docker, { label, ...(id && { id: [id] }) }, signal);
 }
 
-/** Containers of the daemon that match all filters, including ended ones. */
+/** Lists the daemon's containers that match all filters, including ended ones. */
 export function findContainers(
   docker: Pick<DockerClient, "request">,
   filters: Readonly<Record<string, readonly string[]>>,

@@ -4,9 +4,9 @@ import { containerType } from "./names.ts";
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** Removes a container of this node, running or not, with its anonymous volumes and the link to its log. It is gone on return, even if
- *  another client had started to remove it.
- *  @throws CodedError not_found also for a foreign container. */
+/** Removes a container of this node, running or not, with its anonymous volumes and the link to its log. It is gone on return,
+ *  even if another client had started to remove it.
+ *  @throws CodedError not_found, also for a container that is not this node's. */
 export async function removeContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const found = await inspectOwn(parts, id, containerType, signal);
   await forceRemove(parts, found.Id, signal);

@@ -5,7 +5,7 @@ import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 
 /** Inspects a running container or sandbox of this node.
- *  @throws CodedError not_found also for a foreign one, failed_precondition for one that is not running. */
+ *  @throws CodedError not_found, also for a container that is not this node's; failed_precondition if it is not running. */
 export async function inspectRunning(
   parts: DockerParts,
   id: string,

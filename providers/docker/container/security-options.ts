@@ -8,8 +8,8 @@ import {
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import type { Host } from "../../../src/seams/host.ts";
 
-/** HostConfig.SecurityOpt. Runtime-default profiles are omitted, so that the daemon's default applies; no seccomp
- *  profile means unconfined. A Localhost profile is read from the target and passed on.
+/** Returns HostConfig.SecurityOpt. Runtime-default profiles are omitted, so that the daemon's default applies; no seccomp profile
+ *  means unconfined. A Localhost profile is read from the target and passed on.
  *  @throws CodedError failed_precondition when that profile cannot be read.
  *  @see https://docs.docker.com/engine/security/seccomp/ and https://docs.docker.com/engine/security/apparmor/ */
 export async function securityOptions(
@@ -67,7 +67,7 @@ function selinuxLabels(options: SELinuxOption | undefined): string[] {
     .map((part) => `label=${part}:${options?.[part]}`);
 }
 
-/** Config.User: `user[:group]`; empty for the image's own.
+/** Returns Config.User, `user[:group]`; empty for the image's user.
  *  @throws CodedError invalid_argument for a group without a user, unimplemented for supplementalGroupsPolicy Strict. */
 export function containerUser(security: LinuxContainerSecurityContext): string {
   const { runAsUser, runAsGroup, runAsUsername, supplementalGroupsPolicy } = security;

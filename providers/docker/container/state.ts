@@ -13,9 +13,8 @@ export interface ContainerLifecycle {
   readonly message: string;
 }
 
-/** CRI state from an inspection. Paused containers are running, as are those with a restart policy set by hand.
- *  Containers that failed to start or are being removed are exited, with Docker's exit code. Reasons are cri-dockerd's.
- *  Pure. */
+/** Returns the CRI state from an inspect response. Paused containers are running, as are those with a restart policy set by hand.
+ *  Containers that failed to start or are being removed are exited, with Docker's exit code. Reasons are cri-dockerd's. Pure. */
 export function containerLifecycle({
   Created,
   State,
@@ -44,7 +43,8 @@ function later(finishedAt: bigint, startedAt: bigint): bigint {
   return finishedAt > startedAt ? finishedAt : startedAt;
 }
 
-/** CRI state from a list entry; undefined if it takes an inspection (a created container may have failed to start).
+/** Returns the CRI state from a list entry; undefined if an inspection is needed, since a created container may have failed to
+ *  start.
  *  @param status of the Engine API: created, running, paused, restarting, removing, exited, dead. */
 export function listedState(status: string): ContainerState | undefined {
   switch (status) {

@@ -19,7 +19,7 @@ import { containerType, imageLabel, logPathLabel, parseContainerName } from "./n
 import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** @throws CodedError not_found also for a foreign container. */
+/** Returns the CRI status of a container. @throws CodedError not_found, also for a container that is not this node's. */
 export async function containerStatus(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerStatus> {
   const found = await inspectOwn(parts, id, containerType, signal);
   const docker = found.Config.Labels ?? {};
@@ -40,7 +40,7 @@ export async function containerStatus(parts: DockerParts, id: string, signal: Ab
   });
 }
 
-/** Image reference of a container, looked up once: later changes of the image's names do not matter. */
+/** Returns the image reference of a container. It is looked up once, so later changes of the image's names have no effect. */
 async function imageRefFor(
   parts: DockerParts,
   { Id, Image }: Pick<ContainerInspectInfo, "Id" | "Image">,
@@ -56,7 +56,7 @@ async function imageRefFor(
   return imageRef;
 }
 
-/** CRI name and attempt of a container, from its labels if it was renamed. */
+/** Returns the CRI name and attempt of a container; if it was renamed, they are read from its labels. */
 export function containerMetadata(dockerName: string, { labels, annotations }: CriLabels): ContainerMetadata {
   return (
     parseContainerName(dockerName) ?? {
@@ -66,7 +66,8 @@ export function containerMetadata(dockerName: string, { labels, annotations }: C
   );
 }
 
-/** The signal that ends a container: by name, by number, or unset, which is SIGTERM. The runtime's default if it is none that CRI knows. */
+/** Returns the signal that stops a container. The Engine reports its name or number, or nothing for SIGTERM. CRI's default value
+ *  stands for a signal that CRI does not define. */
 function stopSignal({ StopSignal }: ContainerInspectInfo["Config"] & { readonly StopSignal?: string }): Signal {
   const text = StopSignal || "SIGTERM";
   const numbered = Object.entries(constants.signals).find(([, number]) => String(number) === text)?.[0];

@@ -9,7 +9,7 @@ import { type CapabilityProbes, runCapabilityProbes } from "./capability-probes.
 /** Capabilities of the daemon, from its info or, if that does not include them, from a probe. */
 export type EngineCapabilities = ReturnType<typeof createCapabilities>;
 
-/** cri-dockerd's value: the sandbox is killed last. */
+/** OOM score adjustment of sandboxes, as in cri-dockerd: a sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;
 
 const probesTimeoutMs = 60_000;
@@ -53,13 +53,14 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
     probe,
     /** OOM score adjustment of sandboxes: the same as with other runtimes, or 0 if this daemon cannot lower it. */
     sandboxOomScoreAdj: (): number => (probes?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
-    /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are determined first; a
-     *  probe needs the sandbox image. Also undefined if they cannot be determined: then no sandbox starts either, with a reason of its own. */
+    /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are
+     *  determined first; a probe needs the sandbox image. Also undefined if they cannot be determined: sandboxes then fail to
+     *  start, and report why. */
     async unsupportedReason(feature: RuntimeFeature, signal: AbortSignal): Promise<string | undefined> {
       await determine(feature, signal);
       return unsupportedReason(feature, known, probes);
     },
-    /** Drops cached state: the daemon was unavailable and may be another. */
+    /** Drops cached state, because the daemon was unavailable and may have been replaced. */
     reset: (): void => {
       known = undefined;
       probes = undefined;
@@ -86,11 +87,11 @@ function unsupportedReason(
       return `this machine's Docker Engine cannot start privileged containers (${refused.fails}): let its daemon run as root with all capabilities.`;
     case "seccomp":
       return info && !hasSecurity(info, "seccomp")
-        ? "this machine's Docker Engine has no seccomp (docker info names no such security option): use a kernel with CONFIG_SECCOMP_FILTER and a daemon built with it."
+        ? "this machine's Docker Engine does not support seccomp (docker info lists no such security option): use a kernel with CONFIG_SECCOMP_FILTER and a daemon built with it."
         : undefined;
     case "appArmor":
       return info && !hasSecurity(info, "apparmor")
-        ? "this machine's Docker Engine has no AppArmor (docker info names no such security option): enable it in the kernel (apparmor=1 security=apparmor) and restart Docker."
+        ? "this machine's Docker Engine does not support AppArmor (docker info lists no such security option): enable it in the kernel (apparmor=1 security=apparmor) and restart Docker."
         : undefined;
     case "memoryLimit":
       return info && !info.MemoryLimit
@@ -109,7 +110,7 @@ function unsupportedReason(
       return "a Docker Engine has one user namespace for all containers: use containerd 2.0 or later, or CRI-O, on this machine.";
     case "cdiDevices":
       return info && (info.CDISpecDirs ?? []).length === 0
-        ? "this machine's Docker Engine injects no CDI devices (docker info names no CDI spec directories): use Docker 25 or newer with features.cdi."
+        ? "this machine's Docker Engine injects no CDI devices (docker info lists no CDI spec directories): use Docker 25 or newer with features.cdi."
         : undefined;
   }
 }

@@ -42,7 +42,7 @@ export async function probeContainers(
   return left.map(({ Id }) => Id);
 }
 
-/** Runs as root: the result for an unprivileged image user would say nothing about root. */
+/** The probe runs as root: if the image's user is unprivileged, its result would not apply to root. */
 async function start(
   parts: DockerParts,
   image: string,

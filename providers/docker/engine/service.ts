@@ -28,11 +28,12 @@ export interface EngineServiceDeps {
   readonly capabilities: EngineCapabilities;
 }
 
-/** The daemon's status. A daemon that does not respond, refuses access or is too old is an error, one sentence with the remedy. */
+/** Reports the daemon's version, status and configuration. If the daemon does not respond, refuses access or is too old, the
+ *  calls fail with a sentence that names the remedy. */
 export function dockerEngineService(deps: EngineServiceDeps): EngineService {
   const { parts, network, capabilities } = deps;
   const { docker, cache } = parts;
-  /** State token of the last status call. */
+  /** State token of the response cache at the last status call. */
   let statusVersion: number | undefined;
   const withHealthTimeout = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) =>
     callWithHealthTimeout(deps, work, signal);
@@ -43,7 +44,7 @@ export function dockerEngineService(deps: EngineServiceDeps): EngineService {
         const mark = cache.version();
         const info = await capabilities.refresh(until);
         if (!capabilities.isProbed()) await probeCapabilities(deps, until);
-        // The last pod got no network: one may be available now.
+        // The last attempt to get the network failed, so try again.
         if (network.problem() !== undefined) await network.ensure(until).catch(() => undefined);
         statusVersion = mark;
         return runtimeStatus(info, network.problem());
@@ -65,7 +66,8 @@ export function dockerEngineService(deps: EngineServiceDeps): EngineService {
   };
 }
 
-/** @throws CodedError with a message of our own: a frozen daemon sends none. */
+/** Limits the time of a health check. @throws CodedError deadline_exceeded with a message of our own, as a frozen daemon sends
+ *  none. */
 async function callWithHealthTimeout<T>(
   { parts: { clock, config }, capabilities }: EngineServiceDeps,
   work: (signal: AbortSignal) => Promise<T>,
@@ -74,7 +76,7 @@ async function callWithHealthTimeout<T>(
   try {
     return await work(clock.within(healthTimeoutMs, signal));
   } catch (error) {
-    // An unavailable daemon may come back as another one; a slow one is the same, and needs no new probes.
+    // An unavailable daemon may come back as a different one; after a mere timeout it is the same, and needs no new probes.
     if (!hasCode(error, "deadline_exceeded")) capabilities.reset();
     if (signal.aborted || !hasCode(error, "deadline_exceeded")) throw error;
     throw new CodedError(
@@ -95,8 +97,8 @@ async function version({ docker }: DockerParts, signal: AbortSignal): Promise<Ve
   });
 }
 
-/** Runs the probes if a sandbox image is present; otherwise the first sandbox does. Slow probes do not make the daemon unready: they
- *  continue in the background. */
+/** Runs the probes if a sandbox image is present; otherwise they run when the first sandbox is created. Slow probes do not make
+ *  the daemon unready: they continue in the background. */
 async function probeCapabilities({ parts, capabilities }: EngineServiceDeps, signal: AbortSignal): Promise<void> {
   for (const image of [parts.config.sandboxImage, localPauseImage]) {
     if (!(await inspectImage(parts, image, signal))) continue;

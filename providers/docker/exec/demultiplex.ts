@@ -19,7 +19,7 @@ export async function demultiplex(
   { tty, ...to }: CommandOutputs & { readonly tty: boolean },
   signal: AbortSignal,
 ): Promise<void> {
-  // A client that disconnects closes its streams.
+  // The client may disconnect, which closes its streams with an error.
   for (const output of [to.stdout, to.stderr]) output?.on("error", () => undefined);
   if (tty) {
     for await (const block of from) await write(to.stdout, block, signal);
@@ -37,7 +37,7 @@ export async function demultiplex(
   }
 }
 
-/** Writes one piece and waits for room for the next. A closed stream drops it. */
+/** Writes one piece and waits until the stream has room for the next. If the stream is closed, the piece is dropped. */
 async function write(to: Writable | undefined, bytes: Buffer, signal: AbortSignal): Promise<void> {
   throwIfAborted(signal);
   if (!to || to.destroyed || bytes.length === 0 || to.write(bytes)) return;

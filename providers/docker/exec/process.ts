@@ -20,7 +20,7 @@ export interface ExecOptions {
 /** A command started in a container by the daemon. */
 interface ExecProcess extends ExecState {
   readonly id: string;
-  /** Carries standard input; `output` reads the other direction. The caller destroys it. */
+  /** Connection to write standard input to; `output` reads the other direction. The caller destroys it. */
   readonly connection: Duplex;
   /** Passes on output until it ends.
    *  @throws CodedError unknown with the daemon's message when the command could not be started; the signal's reason. */
@@ -58,7 +58,8 @@ export async function startExec(
   }
 }
 
-/** The signal that stops a container, given by name or by number; SIGTERM if it is unset. CRI's default if CRI does not know the signal. */
+/** Prepares a command in a running container; `startExec` starts it. @returns the daemon's exec ID.
+ *  @throws CodedError failed_precondition if the container is not running. */
 export async function createExec(parts: DockerParts, options: ExecOptions, signal: AbortSignal): Promise<string> {
   const { docker, facts } = parts;
   if (!facts.containers.get(options.containerId)) await inspectRunning(parts, options.containerId, signal);
@@ -80,7 +81,7 @@ export async function createExec(parts: DockerParts, options: ExecOptions, signa
   }
 }
 
-/** Maps the daemon's 409: the container has ended, or is paused. */
+/** Converts the daemon's 409, which means that the container has ended or is paused, to failed_precondition. */
 function notRunning(error: unknown): unknown {
   if (!hasCode(error, "conflict")) return error;
   return new CodedError("failed_precondition", messageOf(error), { cause: error });
@@ -101,7 +102,7 @@ async function copyOutput(
   throw new CodedError("unknown", `failed to exec in container: ${why.bytes().toString().trim()}`);
 }
 
-/** Resolves once there is output, or none will come. A half-closed connection emits "end" without "close". */
+/** Resolves once there is output, or the output has ended. A half-closed connection emits "end" without "close". */
 function untilReadable(connection: Duplex): Promise<void> {
   if (connection.readableLength > 0 || connection.readableEnded || connection.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
@@ -117,7 +118,7 @@ function untilReadable(connection: Duplex): Promise<void> {
 type ExecState = ReturnType<typeof execState>;
 
 interface ExecInspection {
-  /** PID on the target; 0 while there is no process, or if it never started. */
+  /** PID on the target; 0 while there is no process, or if it could not be started. */
   readonly Pid: number;
   readonly Running: boolean;
   /** Exit code; null until the command has ended, or has failed to start. */
@@ -130,7 +131,7 @@ const maxIntervalMs = 1000;
 const killTimeoutMs = 120_000;
 const killWaitMs = 5000;
 
-/** @param id the daemon's exec ID. */
+/** Creates access to the state of a command. @param id the daemon's exec ID. */
 function execState(parts: DockerParts, id: string) {
   const { docker, clock, host, log } = parts;
   const inspect = (signal: AbortSignal) => docker.request<ExecInspection>({ path: `/exec/${id}/json` }, signal);
@@ -145,9 +146,9 @@ function execState(parts: DockerParts, id: string) {
   const hasStarted = ({ Pid, ExitCode }: ExecInspection) => Pid > 0 || ExitCode !== null;
   const hasEnded = ({ Running, ExitCode }: ExecInspection) => !Running && ExitCode !== null;
   return {
-    /** Waits until it has started. @returns its PID on the target; 0 if it could not be started. */
+    /** Waits until the command has started. @returns its PID on the target; 0 if it could not be started. */
     started: async (signal: AbortSignal): Promise<number> => (await pollUntil(hasStarted, signal)).Pid,
-    /** Waits until it has ended. @returns its exit code. */
+    /** Waits until the command has ended. @returns its exit code. */
     ended: async (signal: AbortSignal): Promise<number> =>
       (last && hasEnded(last) ? last : await pollUntil(hasEnded, signal)).ExitCode ?? 0,
     /** Signals the command if it is still running. Never throws. Waits five seconds for an unresponsive daemon; the signal is still sent if
@@ -164,12 +165,12 @@ function execState(parts: DockerParts, id: string) {
     try {
       const { Pid: pid, Running: running } = await pollUntil(hasStarted, timeout);
       if (!running || pid === 0) return;
-      // The shell's builtin: some machines have no `kill` program.
+      // This uses the shell's builtin, as some machines have no `kill` program.
       const argv = script('kill -s "$1" "$2"', how, String(pid));
       const { code, stderr } = await host.run(argv, { signal: timeout });
       if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot kill a command in a container");
     } catch (error) {
-      // The command ended with its container.
+      // If the exec is missing, the command has ended with its container.
       if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot kill a command in a container");
     }
   }
@@ -203,7 +204,7 @@ export function dockerExec(parts: DockerParts): Pick<Containers, "execSync"> {
   return {
     async execSync(containerId, argv, timeoutSeconds, signal) {
       const options = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
-      // Not part of the command's timeout: this call waits for the daemon.
+      // This call is not part of the command's timeout: it waits for the daemon.
       const id = await createExec(parts, options, signal);
       const until = timeoutSeconds > 0 ? parts.clock.within(timeoutSeconds * 1000, signal) : signal;
       const [stdout, stderr] = [new BoundedOutput(maxOutputBytes), new BoundedOutput(maxOutputBytes)];

@@ -12,7 +12,7 @@ import { createLayersDirectory } from "../client/layers-directory.ts";
 import { findContainers } from "../container/own.ts";
 import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
-/** All images of the daemon, including those of other users. */
+/** The daemon's images, including those of its other users. */
 export function dockerImages(parts: DockerParts): Images {
   const { docker, config, cache } = parts;
   const pinned = new Set([config.sandboxImage, localPauseImage].map(qualifiedImageName));
@@ -45,7 +45,8 @@ interface DiskUsage {
 /** First API version that can report images alone; earlier daemons also walk containers and volumes. */
 const apiWithType = "1.42";
 
-/** Filesystem usage of images and containers, which share a directory. The images' usage is omitted until it has been read. */
+/** Filesystem usage of images and containers, which share a directory. The images' usage is omitted until it has been
+ *  measured. */
 function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<ImageFsInfoResponse> {
   const { docker, clock, log } = parts;
   const usage = createSlowMeasurement({
@@ -75,14 +76,14 @@ function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<Ima
 
 type RemoveImageDeps = Pick<DockerParts, "docker">;
 
-/** Removes an image: by its ID with all of its names, as in CRI; by a name only that name, and the image with the last one. A missing image
- *  counts as removed. Never forces: an image used by any container keeps all its names.
+/** Removes an image. An ID removes the image with all of its names, as in CRI; a name removes only that name, and with the last
+ *  name the image. A missing image counts as removed. Never forces: an image used by any container keeps all its names.
  *  @throws CodedError conflict, with that container's name. */
 export async function removeImage(parts: RemoveImageDeps, image: string, signal: AbortSignal): Promise<void> {
   const found = await inspectImage(parts, image, signal);
   if (!found) return;
   await rejectInUse(parts, found.Id, signal);
-  // Removing a repository's last tag removes its digests, and the last name the image.
+  // Removing a repository's last tag removes its digests; removing the last name removes the image.
   const names = isImageId(image)
     ? [...taggedNames(found.RepoTags), ...taggedNames(found.RepoDigests), found.Id]
     : [lookupName(image)];

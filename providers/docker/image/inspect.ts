@@ -20,7 +20,7 @@ export async function inspectImage(
   return ignoreNotFound(docker.request<ImageInspection>({ path }, signal));
 }
 
-/** An image name in an Engine API path. */
+/** Formats an image name for an Engine API path. */
 export function lookupName(name: string): string {
   if (isImageId(name)) return name;
   const { fromImage, tag } = pullQuery(name);
@@ -41,7 +41,7 @@ export function criImage(image: ImageInfo | ImageInspection, pinned: ReadonlySet
   });
 }
 
-/** Names without the `<none>` of untagged images. */
+/** Returns the names of an image, without the `<none>` of untagged images. */
 export function taggedNames(names: readonly string[] | null | undefined): string[] {
   return (names ?? []).filter((name) => !name.includes("<none>")).map(qualifiedImageName);
 }

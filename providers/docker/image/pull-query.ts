@@ -1,7 +1,8 @@
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import { parseImageName } from "../../../src/pod/image-name.ts";
 
-/** An image name in the Engine API's form for a pull. A digest takes precedence over a tag; without a tag the daemon would pull all tags.
+/** Returns the query of a pull request for an image name. A digest takes precedence over a tag; without a tag the daemon would
+ *  pull all tags.
  *  @throws CodedError invalid_argument for an invalid name. */
 export function pullQuery(image: string): { readonly fromImage: string; readonly tag: string } {
   try {

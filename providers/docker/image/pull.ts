@@ -53,7 +53,8 @@ export async function pull(
   }
 }
 
-/** Once the response has begun, the daemon reports failure in a message, sometimes with an HTTP status. */
+/** Handles one message of the response. Once the response has begun, the daemon reports failures in messages, some with an HTTP
+ *  status. */
 function handleMessage(message: PullMessage, add: (message: PullMessage) => void): void {
   const { error, errorDetail } = message;
   if (error === undefined && errorDetail === undefined) return add(message);
@@ -62,7 +63,7 @@ function handleMessage(message: PullMessage, add: (message: PullMessage) => void
   throw Object.assign(new Error(words), { statusCode: errorDetail.code });
 }
 
-/** Adds the image's name to a message without it. */
+/** Creates the error of a failed pull; adds the image's name to the message if it is missing there. */
 function pullError(image: string, error: unknown): CodedError {
   const words = messageOf(error);
   const message = words.includes(image) ? words : `failed to pull image "${image}": ${words}`;
@@ -94,7 +95,7 @@ function watchProgress(clock: Clock, idle: () => boolean) {
   };
 }
 
-/** Header with the registry credentials of one call; empty without credentials.
+/** Returns the header with the registry credentials of one call; empty without credentials.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#section/Authentication */
 export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<string, string>> {
   if (!auth) return {};
@@ -113,7 +114,7 @@ export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<stri
   return { "X-Registry-Auth": text };
 }
 
-/** `auth` is base64 of `username:password`, an alternative to the separate fields. */
+/** Returns user name and password. `auth` is base64 of `username:password`, an alternative to the separate fields. */
 function credentialsOf({ username, password, auth }: AuthConfig): { username: string; password: string } {
   if (username !== "" || auth === "") return { username, password };
   const decoded = Buffer.from(auth, "base64").toString();
@@ -169,8 +170,8 @@ export function createPullTracker() {
       layers.set(id, nextLayer(layers.get(id), stage, status === "Downloading" ? progressDetail : undefined));
     },
     progress: () => progressOf([...layers.values()]),
-    /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. Engines 25 to 27 with containerd's
-     *  image store send nothing while they unpack: there every unfinished layer has been fetched. */
+    /** True while no data is expected from the registry, because layers are being unpacked or wait for other pulls. Engines 25 to
+     *  27 with containerd's image store report nothing while they unpack; then all unfinished layers have been fetched. */
     idle(): boolean {
       const now = new Set([...layers.values()].map(({ stage }) => stage));
       return now.has("extracting") || ((now.has("waiting") || now.has("fetched")) && !now.has("fetching"));

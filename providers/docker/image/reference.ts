@@ -1,14 +1,14 @@
 import { parseImageName } from "../../../src/pod/image-name.ts";
 
-/** Fields common to the Engine API's image answers. */
+/** Fields that all responses of the Engine API about images have. */
 export interface NamedImage {
   /** `sha256:…` */
   readonly Id: string;
   readonly RepoDigests?: readonly string[] | null;
 }
 
-/** The reference by which containers are created, shown in their status: the manifest's name
- *  (`registry/repository@sha256:…`), preferably in the requested repository; the image's ID without a registry digest.
+/** Returns the reference with which containers are created, and which their status shows: the manifest's name
+ *  (`registry/repository@sha256:…`), preferably in the requested repository, or the image's ID if it has no registry digest.
  *  @param name the requested name or ID. */
 export function imageRefOf({ Id, RepoDigests }: NamedImage, name = ""): string {
   const known = (RepoDigests ?? []).filter((digest) => !digest.startsWith("<none>")).map(qualifiedImageName);
@@ -16,7 +16,7 @@ export function imageRefOf({ Id, RepoDigests }: NamedImage, name = ""): string {
   return known.find((digest) => repositoryOf(digest) === repository) ?? known[0] ?? Id;
 }
 
-/** A name with its registry, as CRI runtimes write it: Docker omits `docker.io/library/`. */
+/** Returns a name with its registry, as CRI runtimes report it; Docker omits `docker.io/library/`. */
 export function qualifiedImageName(name: string): string {
   const repository = repositoryOf(name);
   if (repository === undefined) return name;
@@ -24,7 +24,7 @@ export function qualifiedImageName(name: string): string {
   return `${repository}${tag && `:${tag}`}${digest && `@${digest}`}`;
 }
 
-/** Undefined for an ID, and for an invalid name. */
+/** Returns the repository of an image name; undefined for an ID, and for an invalid name. */
 function repositoryOf(name: string): string | undefined {
   if (name === "" || isImageId(name)) return undefined;
   try {

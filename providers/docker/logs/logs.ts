@@ -61,7 +61,7 @@ function seconds(ms: number): string {
   return `${whole}.${String(Math.floor(ms) - whole * 1000).padStart(3, "0")}000000`;
 }
 
-/** Remembered lines per stream: more than are written until the daemon notices a rotation. */
+/** Number of remembered lines per stream: more than are written until the daemon notices a rotation. */
 const rememberedLines = 16_384;
 
 type Line = Pick<LogLine, "time" | "stream" | "text" | "partial">;
@@ -76,14 +76,14 @@ interface StreamPosition {
   first: Buffer | undefined;
   /** True if the latest line was complete. */
   ended: boolean;
-  /** Number of lines with that time that are still to be skipped. */
+  /** Number of lines with that time that remain to be skipped. */
   repeated: number;
 }
 
-/** Filters repeated lines out of a followed log: Docker Engine 20.10 repeats a file's first lines after rotation. Times
- *  only grow within a stream: an earlier time seen before is a repetition; one not seen before means that the clock was
- *  set back. A repeat of the latest line is recognized by time and text; parts of a long line share their time and are
- *  distinguished by which part ended the line. */
+/** Filters repeated lines out of a followed log: Docker Engine 20.10 repeats a file's first lines after rotation. Times only grow
+ *  within a stream: a line with an earlier time is a repetition if that time was seen before; otherwise the clock was set back. A
+ *  repeat of the latest line is recognized by time and text; parts of a long line share their time and are distinguished by which
+ *  part ended the line. */
 export function createRepeatFilter(): (line: Line) => boolean {
   const streams = { stdout: startOfStream(), stderr: startOfStream() };
   return ({ time, stream, text, partial }) => {
@@ -123,9 +123,9 @@ function remember(shown: Set<string>, time: string): void {
 
 /** Parses the daemon's response to a logs request. */
 export interface LogEntryParser {
-  /** The entries that one more block completes. */
+  /** Returns the entries that the next block completes. */
   parse(block: Buffer): Iterable<LogLine>;
-  /** The entry that is complete only at the end of the response. */
+  /** Returns the last entry, which is complete only at the end of the response. */
   flush(): Iterable<LogLine>;
 }
 
@@ -134,12 +134,12 @@ const timestamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /;
 const timestampLength = "2026-01-02T03:04:05.000000000Z ".length;
 /** Minimum length of a partial line: the daemon splits lines there. */
 const partialLineBytes = 16 * 1024;
-/** Limit that bounds memory; no daemon writes longer entries, and they are dropped. */
+/** Maximum length of an entry, to bound memory. No daemon writes longer entries; they would be dropped. */
 const maxEntryBytes = 1024 * 1024;
 const newline = 0x0a;
 
-/** Entries of a container without a terminal: one frame each. The iteration throws CodedError unknown with the daemon's message if it
- *  cannot read the log. */
+/** Parses the entries of a container without a terminal: one frame each. The iteration throws CodedError unknown with the
+ *  daemon's message if it cannot read the log. */
 export function createFramedParser(): LogEntryParser {
   const frames = createFrames();
   let parts: Buffer[] = [];
@@ -158,7 +158,8 @@ export function createFramedParser(): LogEntryParser {
   return { parse, flush: () => [] };
 }
 
-/** Entries of a container with a terminal: unframed, one line each; each part of a split line has its own timestamp. */
+/** Parses the entries of a container with a terminal: unframed, one line each; each part of a split line has its own
+ *  timestamp. */
 export function createTerminalParser(): LogEntryParser {
   let buffered = Buffer.alloc(0);
   function* parse(block: Buffer): Generator<LogLine> {

@@ -11,10 +11,10 @@ import { type Argv, command } from "../../../src/seams/command.ts";
 
 type LoopbackPortsDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a proxy, whereas CNI's
- *  portmap uses NAT. The machine drops packets without NAT: kube-proxy and the kubelet have a rule that blocks loopback traffic from other
- *  addresses. So each such port of a running sandbox gets a DNAT rule in `nat OUTPUT`, which only the machine's own packets pass, with the
- *  node's name in a comment.
+/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a proxy, whereas
+ *  CNI's portmap uses NAT. The machine drops packets without NAT, because kube-proxy and the kubelet add a rule that blocks
+ *  loopback traffic from other addresses. Therefore each such port of a running sandbox gets a DNAT rule in `nat OUTPUT`, a chain
+ *  for the machine's own packets only, with the node's name in a comment.
  *  @see https://github.com/kubernetes/kubernetes/issues/90259 */
 export type LoopbackPorts = ReturnType<typeof createLoopbackPorts>;
 
@@ -51,7 +51,7 @@ export function isLoopbackHostIp(hostIp: string | undefined): boolean {
   return hostIp?.startsWith("127.") ?? false;
 }
 
-/** The rules as one owned resource; empty without rules, or without access to them. */
+/** Returns the rules as one owned resource; empty if there are no rules, or they cannot be read. */
 export async function loopbackRules(parts: LoopbackPortsDeps, signal: AbortSignal): Promise<OwnedResource[]> {
   const rules = await currentRules(parts, signal).catch((error: unknown) => {
     if (hasCode(error, "not_found", "failed_precondition")) return [];
@@ -74,7 +74,7 @@ async function desiredRules(parts: LoopbackPortsDeps, signal: AbortSignal): Prom
   return [...new Set(rules)];
 }
 
-/** Rules in the format of `iptables -S`. */
+/** Returns a sandbox's rules in the format of `iptables -S`. */
 function sandboxRules(nodeName: string, { Ports, HostConfig, NetworkSettings }: ContainerInfo): string[] {
   const networks = Object.values(NetworkSettings?.Networks ?? {});
   const address = (networks.find(({ NetworkID }) => NetworkID === HostConfig.NetworkMode) ?? networks[0])?.IPAddress;
@@ -86,12 +86,12 @@ function sandboxRules(nodeName: string, { Ports, HostConfig, NetworkSettings }: 
   );
 }
 
-/** iptables limits a comment to 255 characters. */
+/** Returns the comment of the node's rules, shortened to iptables' limit of 255 characters. */
 function comment(nodeName: string): string {
   return `--comment "${`${nodeLabel}=${nodeName}`.slice(0, 255)}"`;
 }
 
-/** This node's current rules.
+/** Reads this node's current rules.
  *  @throws CodedError not_found when the machine has no iptables, failed_precondition with its message. */
 async function currentRules({ host, nodeName }: LoopbackPortsDeps, signal: AbortSignal): Promise<readonly string[]> {
   const lines = await iptables(host, command("iptables", [lockWaitArgs, ["-t", "nat"], ["-S", "OUTPUT"]]), "", signal);

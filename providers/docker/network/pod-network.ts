@@ -10,9 +10,9 @@ export type PodNetwork = ReturnType<typeof createPodNetwork>;
 /** Timeout of one attempt to create or find the network, milliseconds. */
 const obtainTimeoutMs = 60_000;
 
-/** The bridge network with the configured name. A network without this node's label is used as is. One with it is
- *  recreated for a new subnet while no container is attached, and outlives graftlet. Networks are addressed by ID, since
- *  names are not unique in Docker. */
+/** The bridge network with the configured name. A network without this node's label is used as is. A network with the label is
+ *  re-created if its subnet is to change and no container is attached; it remains when graftlet stops. Networks are addressed by
+ *  ID, since names are not unique in Docker. */
 export function createPodNetwork(parts: DockerParts) {
   const { config, clock, log } = parts;
   const shared = createSharedPromise<string>(clock, obtainTimeoutMs);
@@ -86,7 +86,7 @@ async function obtainNetwork(
   return (await removeUnused(parts, found, signal)) ? createNetwork(parts, subnet, signal) : found;
 }
 
-/** The network with the configured name: this node's own before a foreign one, the oldest first. */
+/** Returns the network with the configured name; if there are several, this node's own comes first, then the oldest. */
 async function findNetwork(parts: DockerParts, signal: AbortSignal): Promise<NetworkInspectInfo | undefined> {
   const { docker, config } = parts;
   const filters = JSON.stringify({ name: [config.network] });
@@ -127,7 +127,7 @@ async function createNetwork(
   return created;
 }
 
-/** False if a container is attached: the daemon refuses to remove the network then. */
+/** Removes a network. @returns false if a container is attached: then the daemon refuses to remove it. */
 async function removeUnused(parts: DockerParts, network: NetworkInspectInfo, signal: AbortSignal): Promise<boolean> {
   const { docker } = parts;
   if (Object.keys(network.Containers ?? {}).length > 0) return false;
@@ -149,7 +149,7 @@ function subnetOf({ IPAM }: NetworkInspectInfo): string | undefined {
   return IPAM?.Config?.map(({ Subnet }) => Subnet && ipv4Subnet(Subnet)).find((subnet) => subnet !== undefined);
 }
 
-/** True if no particular subnet is wanted. */
+/** True if the network has the wanted subnet, or no particular one is wanted. */
 function hasSubnet(network: NetworkInspectInfo, wanted: string | undefined): boolean {
   return wanted === undefined || subnetOf(network) === wanted;
 }

@@ -21,7 +21,7 @@ export function createSandboxImage(parts: DockerParts) {
   const { clock, log } = parts;
   const { sandboxImage } = parts.config;
   const shared = createSharedPromise<string>(clock, obtainTimeoutMs);
-  /** Reason why the configured image could not be pulled, once the local one exists: the pull is not repeated. */
+  /** Reason why the configured image could not be pulled. Set once the local image exists; the pull is then not repeated. */
   let failure: string | undefined;
   let present = false;
   const obtain = async (signal: AbortSignal): Promise<string> => {
@@ -39,8 +39,8 @@ export function createSandboxImage(parts: DockerParts) {
   const checkPresent = async (signal: AbortSignal) =>
     (present = (await inspectImage(parts, sandboxImage, signal)) !== undefined);
   return {
-    /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without compiler or
-     *  registry. The configured image is looked up once.
+    /** Ensures that a sandbox image is present: the configured one, which is pulled if it is missing, or else a local image,
+     *  which is built without compiler or registry. The configured image is looked up once.
      *  @returns the image name for new containers.
      *  @throws CodedError failed_precondition, a sentence with the image to load, if neither is available. */
     ensure: async (signal: AbortSignal): Promise<string> =>
@@ -96,7 +96,7 @@ function throwIfError(line: unknown): void {
 
 const blockBytes = 512;
 
-/** A reproducible tar archive (ustar) of one executable file, owned by root, dated to the epoch.
+/** Creates a reproducible tar archive (ustar) of one executable file, owned by root, dated to the epoch.
  *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html#tag_20_94_13_06 */
 export function tarOfProgram(name: string, data: Uint8Array): Buffer {
   const padding = Buffer.alloc((blockBytes - (data.length % blockBytes)) % blockBytes);

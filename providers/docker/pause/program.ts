@@ -1,9 +1,9 @@
-/** Architectures of the program, in Go's and the kernel's names. */
+/** Architectures of the program, by Go's names. */
 export type Architecture = "amd64" | "arm64";
 
-/** The pause program, a pod's first process, in plain system calls: blocks SIGINT, SIGTERM and SIGCHLD, so that they
- *  stay pending even for PID 1 of a PID namespace, then takes them one by one: on SIGCHLD it reaps all ended children,
- *  on the others it exits with 0.
+/** Creates the pause program, a pod's first process, which uses only system calls. It blocks SIGINT, SIGTERM and SIGCHLD, so that
+ *  they stay pending even for PID 1 of a PID namespace, and then waits for them: on SIGCHLD it reaps all ended children, on the
+ *  other signals it exits with 0.
  *  @see https://man7.org/linux/man-pages/man2/rt_sigtimedwait.2.html
  *  @see https://man7.org/linux/man-pages/man7/pid_namespaces.7.html */
 export function pauseProgram(machine: Architecture): Buffer {
@@ -120,10 +120,10 @@ const arm64: readonly Instruction[] = [
 const loadAddress = 0x400000;
 const headerBytes = 64;
 const programHeaderBytes = 56;
-/** Fits pages of 4, 16 and 64 KiB. */
+/** Alignment of the segment, for page sizes of 4, 16 and 64 KiB. */
 const alignment = 0x10000;
 
-/** A static ELF file: header, one segment with the whole file, one that marks the stack non-executable, code.
+/** Creates a static ELF file: header, one segment with the whole file, one that marks the stack as non-executable, code.
  *  @see https://refspecs.linuxfoundation.org/elf/elf.pdf */
 function executable(machine: number, text: Uint8Array): Buffer {
   const codeAt = headerBytes + 2 * programHeaderBytes;
@@ -149,7 +149,7 @@ function executable(machine: number, text: Uint8Array): Buffer {
 }
 
 interface Segment {
-  /** PT_LOAD or PT_GNU_STACK. */
+  /** Type of the segment: PT_LOAD or PT_GNU_STACK. */
   readonly type: number;
   /** Flags of a segment: 1 execute, 2 write, 4 read. */
   readonly flags: number;
@@ -181,7 +181,7 @@ export function label(name: string): Instruction {
   return { label: name };
 }
 
-/** A jump of a known size. @param encode gets the distance in bytes from the start of the jump. */
+/** Creates a jump of a known size. @param encode gets the distance in bytes from the start of the jump. */
 export function jump(to: string, bytes: number, encode: Jump["encode"]): Instruction {
   return { to, bytes, encode };
 }
@@ -202,7 +202,7 @@ export function assemble(instructions: readonly Instruction[]): Uint8Array {
   return Uint8Array.from(code);
 }
 
-/** The low `bytes` bytes of a number, little-endian; two's complement for negative numbers. */
+/** Returns the low `bytes` bytes of a number, little-endian; negative numbers are in two's complement. */
 function littleEndian(value: number, bytes: number): readonly number[] {
   const wide = BigInt.asUintN(bytes * 8, BigInt(value));
   return Array.from({ length: bytes }, (_, index) => Number((wide >> BigInt(index * 8)) & 0xffn));

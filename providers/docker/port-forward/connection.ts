@@ -5,8 +5,8 @@ import type { HostProcess } from "../../../src/seams/host.ts";
 /** Time that a process may still pass on received data after both directions have ended. */
 const lingerTimeoutMs = 60_000;
 
-/** A process of the target as a duplex connection over its standard input and output. Each direction ends by itself;
- *  destroying it earlier kills the process. Writes after the process has closed its input are lost, as with any
+/** A process on the target as a duplex connection over its standard input and output. Each direction ends independently;
+ *  destroying the connection earlier kills the process. Writes after the process has closed its input are lost, as with any
  *  connection, and do not prevent reading its last output. */
 export class ProcessConnection extends Duplex {
   readonly #process: HostProcess;
@@ -56,7 +56,7 @@ export class ProcessConnection extends Duplex {
     done(error);
   }
 
-  /** The process may still be passing on data. */
+  /** Kills the process after a delay, since it may still be passing on data. */
   #killLater(): void {
     const timer = this.#clock.after(lingerTimeoutMs, () => this.#process.kill("SIGKILL"));
     const cancel = () => timer.cancel();

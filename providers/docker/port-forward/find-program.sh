@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Prints the first of socat, perl and python3 that can forward a port. programs.ts gives the same address of socat to its command.
-# True if socat passes on the end of what the server says while the client may still send: tells so before the client's end does.
+# Prints the first of socat, perl and python3 that can forward a port. programs.ts uses the same socat address.
+# socat_ends succeeds if socat passes on the server's end of stream before the client ends its own.
 socat_ends() {
   { sh -c 'sleep 5 3>&- & echo $! >&3; wait $!; echo late >&3' |
     socat -t 5 "STDIN!!STDOUT,shut-close" EXEC:true 3>&- |
     { cat; echo ended >&3; }; } 3>&1 | {
-    # The number of the process and the end come in either order.
+    # The process ID and the end arrive in either order.
     read -r one; read -r two
     kill "${one#ended}${two#ended}"
     case "$one$two" in *ended*) ;; *) false ;; esac

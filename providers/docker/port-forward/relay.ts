@@ -22,9 +22,9 @@ const loopback = [
   { family: "IPv6", address: "::1" },
 ];
 
-/** Connections to ports in pods, limited in number: by a relay in the pod's network namespace, so that servers on its loopback are
- *  reachable; to the pod's address if the target has no relay program or does not permit entering the namespace. For pods on the host
- *  network, the target's own loopback. */
+/** Connects to ports in pods, with a limited number of connections. It uses a relay in the pod's network namespace, so that
+ *  servers on its loopback are reachable, or else the pod's address, if the target has no relay program or does not permit
+ *  entering the namespace. For pods on the host network it uses the target's own loopback. */
 export function createPortRelay(parts: DockerParts): ConnectToPort {
   const { host, clock, log } = parts;
   const forUsers = host.forUsers ?? host;
@@ -91,7 +91,8 @@ function limitConnections(connect: ConnectToPort, slots: ForwardSlots): ConnectT
   };
 }
 
-/** @throws CodedError unavailable with the system's message: hosts use that code for a refusal. */
+/** Connects to an address. @throws CodedError unavailable with the system's message; hosts use that code for a refused
+ *  connection. */
 async function dial(host: Pick<Host, "dial">, address: string, port: number, signal: AbortSignal): Promise<Duplex> {
   try {
     return await host.dial({ host: address, port }, signal);
@@ -105,7 +106,8 @@ function inNetworkNamespace(pid: number, argv: Argv): Argv {
   return wrapped(["nsenter", "--target", String(pid), "--net", "--"], argv);
 }
 
-/** The first loopback address that accepts the connection. @throws CodedError unavailable with containerd's message. */
+/** Connects to the first loopback address that accepts the connection. @throws CodedError unavailable with containerd's
+ *  message. */
 async function dialFirst(
   where: string,
   port: number,
@@ -134,7 +136,7 @@ function podAddress({ NetworkSettings }: ContainerInspectInfo): string {
 const maxStderrBytes = 16 * 1024;
 
 /** Starts a relay and waits until it is connected.
- *  @param connectedMessage its message on standard error once connected.
+ *  @param connectedMessage matches the relay's message on standard error once it is connected.
  *  @returns the relayed connection; destroying it ends the relay.
  *  @throws CodedError unavailable with the relay's message if it cannot connect; the signal's reason. */
 export async function startPortForwardRelay(
@@ -166,7 +168,7 @@ async function untilConnected(
   }
 }
 
-/** Standard error of a process until the awaited message or its end. Later output is dropped. */
+/** Reads standard error of a process until the awaited message, or its end. Later output is dropped. */
 function stderrUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
   let text = "";
   let settled = false;
@@ -184,7 +186,7 @@ function stderrUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> 
   });
 }
 
-/** The system's error message: the end of the last line that is not one of socat's notices or warnings. */
+/** Returns the system's error message: the end of the last line that is not a notice or warning of socat. */
 function errorIn(text: string): string {
   const lines = text
     .trim()

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# socat keeps writing to standard error: a pipe passes that on until socat is connected. The shell keeps no file descriptor that socat
-# closes.
+# socat keeps writing to standard error, so a pipe passes its messages on only until socat is connected. The shell must not keep
+# file descriptors open that socat closes.
 trap "" PIPE
 exec 3<&0 4>&1
 "$@" <&3 2>&1 >&4 3<&- 4>&- | {

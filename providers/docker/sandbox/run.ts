@@ -58,7 +58,7 @@ async function dependenciesExist(
   return all.every(Boolean);
 }
 
-/** Settings common to all sandboxes of this daemon, and this sandbox's security options. */
+/** Determines the settings common to all sandboxes of this daemon, and this sandbox's security options. */
 async function sandboxSettings(
   { parts, capabilities, sandboxImage }: DockerSandboxDeps,
   security: Parameters<typeof sandboxSecurity>[0],
@@ -93,7 +93,8 @@ async function createAndStart(
   }
 }
 
-/** A sandbox that cannot be removed now is removed later, as any that is not ready; its name stays in use until then. */
+/** Removes a sandbox that failed to start. If that fails, it is removed later, like any sandbox that is not ready; its name is in
+ *  use until then. */
 async function removeFailed(parts: DockerParts, id: string): Promise<void> {
   try {
     await forceRemove(parts, id, parts.clock.within(removeTimeoutMs));
@@ -102,7 +103,7 @@ async function removeFailed(parts: DockerParts, id: string): Promise<void> {
   }
 }
 
-/** Newer daemons accept a containerd shim by its full name, and do not list it. */
+/** Newer daemons also accept the full name of a containerd shim, which they do not list. */
 const shimName = /^io\.containerd\./;
 
 /** Checks a runtime class's handler, the name of one of the daemon's runtimes.
@@ -114,7 +115,7 @@ function requireRuntime(handler: string, { Runtimes }: Pick<EngineInfo, "Runtime
   if (handler === "" || known.includes(handler) || shimName.test(handler)) return;
   throw new CodedError(
     "invalid_argument",
-    `the handler ${JSON.stringify(handler)} of the pod's runtime class is not a runtime of this Docker Engine, which has ${known.toSorted().join(", ")}: add it under "runtimes" in the daemon.json of the Engine and reload that, or name another handler in the class.`,
+    `the handler ${JSON.stringify(handler)} of the pod's runtime class is not among the runtimes of this Docker Engine (${known.toSorted().join(", ")}): add it under "runtimes" in daemon.json and reload the Engine, or name another handler in the RuntimeClass.`,
   );
 }
 
@@ -143,7 +144,7 @@ export async function startAndInspect(parts: DockerParts, id: string, signal: Ab
   if (found?.State.Running) facts.startInspections.set(id, { found, inspectedAt: clock.monotonic() });
 }
 
-/** The inspection from the sandbox's start, if still current; returned once. */
+/** Returns the inspection from the sandbox's start, once, if it is still current. */
 export function takeStartInspection({ facts, clock }: DockerParts, id: string): ContainerInspectInfo | undefined {
   const inspection = facts.startInspections.get(id);
   facts.startInspections.delete(id);

@@ -74,7 +74,7 @@ async function listSandboxes(parts: DockerParts, filter: PodSandboxFilter | unde
   return state ? sandboxes.filter((sandbox) => sandbox.state === state.state) : sandboxes;
 }
 
-/** Grace period of the sandbox's own program, seconds; it ends at once. */
+/** Grace period of the sandbox's own program, seconds; the program exits on SIGTERM at once. */
 const sandboxGraceSeconds = 10;
 
 /** Stops the sandbox's containers, then the sandbox. Containers are found by label, even if the sandbox itself was
@@ -93,7 +93,7 @@ async function stopSandbox(
   return sandbox;
 }
 
-/** @returns the sandbox before the removal, if it existed. */
+/** Removes a sandbox and its containers. @returns the sandbox before the removal, if it existed. */
 async function removeSandbox(
   parts: DockerParts,
   id: string,
@@ -114,7 +114,7 @@ function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** CRI status of a sandbox from its container's inspection.
+/** Returns the CRI status of a sandbox from the inspection of its container.
  *  @param networkId the pods' network, whose address comes first. */
 function sandboxStatus(
   { Id, Name, Created, State, Config, HostConfig, NetworkSettings }: ContainerInspectInfo,
@@ -141,7 +141,7 @@ function sandboxStatus(
   });
 }
 
-/** CRI sandbox from a list entry, with times to the second only. */
+/** Converts a list entry to a CRI sandbox; its times have a precision of a second. */
 function listedSandbox({ Id, Names, Created, State, Labels }: ContainerInfo): PodSandbox {
   return PodSandbox.fromPartial({
     id: Id,
@@ -153,7 +153,7 @@ function listedSandbox({ Id, Names, Created, State, Labels }: ContainerInfo): Po
   });
 }
 
-/** Metadata from the pod labels, or else from the name, which alone has the attempt. */
+/** Returns the sandbox's metadata from its labels, or else from its name; the attempt is only in the name. */
 export function sandboxMetadata(name: string, labels: Labels): PodSandboxMetadata | undefined {
   const parsed = parseSandboxName(name);
   const uid = labels[podUidLabel] ?? parsed?.uid;
@@ -163,12 +163,12 @@ export function sandboxMetadata(name: string, labels: Labels): PodSandboxMetadat
   return PodSandboxMetadata.fromPartial({ name: podName, namespace, uid, attempt: parsed?.attempt ?? 0 });
 }
 
-/** Any sandbox that is not running is not ready. */
+/** Returns the CRI state of a sandbox: not ready unless it is running. */
 function sandboxState(status: string): PodSandboxState {
   return status === "running" ? PodSandboxState.SANDBOX_READY : PodSandboxState.SANDBOX_NOTREADY;
 }
 
-/** The sandbox's addresses in the pods' network, IPv4 first. */
+/** Returns the sandbox's addresses in the pods' network, IPv4 first. */
 function sandboxNetwork(
   { Networks }: ContainerInspectInfo["NetworkSettings"],
   networkId: string | undefined,

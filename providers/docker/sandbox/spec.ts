@@ -30,9 +30,9 @@ export interface SandboxSpecInput {
   readonly securityOptions: readonly string[];
 }
 
-/** The container that holds a pod's namespaces, as in cri-dockerd. Its program only waits, so it gets no privileges,
- *  even if the pod's containers do.
- *  @throws CodedError unimplemented for a user namespace of the pod's own.
+/** Returns the settings of the container that holds a pod's namespaces, as in cri-dockerd. Its program only waits, so it gets no
+ *  privileges, even if the pod's containers do.
+ *  @throws CodedError unimplemented if the pod needs its own user namespace.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
 export function sandboxSpec(input: SandboxSpecInput): ContainerCreateOptions {
   const { config, runtimeHandler, nodeName, image, network } = input;
@@ -66,12 +66,12 @@ export function sandboxSpec(input: SandboxSpecInput): ContainerCreateOptions {
   };
 }
 
-/** The pod's namespace options; CRI's zero values mean namespaces of the pod's own. */
+/** Returns the pod's namespace options; CRI's zero values mean that the pod has its own namespaces. */
 export function namespacesOf({ linux }: PodSandboxConfig): NamespaceOption {
   return NamespaceOption.fromPartial(linux?.securityContext?.namespaceOptions ?? {});
 }
 
-/** The sandbox's security context as a container's: the daemon's seccomp profile by default. */
+/** Converts the sandbox's security context to that of a container; the daemon's seccomp profile is the default. */
 export function sandboxSecurity(given: LinuxSandboxSecurityContext | undefined): LinuxContainerSecurityContext {
   const { runAsUser, runAsGroup, selinuxOptions, seccomp, apparmor } = given ?? {};
   return LinuxContainerSecurityContext.fromPartial({
@@ -101,7 +101,7 @@ function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: s
   };
 }
 
-/** The smallest weight: the sandbox only waits. */
+/** The smallest CPU weight, as the sandbox only waits. */
 const cpuShares = 2;
 
 function resources({ config, cgroupDriver, oomScoreAdj }: SandboxSpecInput): HostConfig {
@@ -114,7 +114,7 @@ function resources({ config, cgroupDriver, oomScoreAdj }: SandboxSpecInput): Hos
   };
 }
 
-/** Servers that Docker's own resolver forwards to, until resolv.conf is overwritten (create.ts). */
+/** DNS settings of Docker's own resolver, which is used until resolv.conf is overwritten (create.ts). */
 function resolver({ dnsConfig }: PodSandboxConfig): HostConfig {
   if (!dnsConfig) return {};
   const { servers, searches, options } = dnsConfig;

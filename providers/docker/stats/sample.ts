@@ -1,7 +1,7 @@
 import { CpuUsage, MemoryUsage, NetworkUsage } from "../../../src/gen/cri.ts";
 import { nanoseconds } from "../client/times.ts";
 
-/** The part of the daemon's response that CRI has fields for.
+/** The part of the daemon's response for which CRI has fields.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerStats */
 export interface StatsSample {
   /** Sample time, RFC 3339 with nanoseconds; Go's zero time for a container that is not running. */
@@ -9,7 +9,7 @@ export interface StatsSample {
   readonly cpu_stats?: { readonly cpu_usage?: { readonly total_usage?: number } };
   readonly memory_stats?: {
     readonly usage?: number;
-    /** The machine's memory for a container without a limit. */
+    /** Memory limit, bytes; the machine's memory for a container without a limit. */
     readonly limit?: number;
     /** Memory cgroup statistics, with the names of its version. */
     readonly stats?: Readonly<Record<string, number>>;
@@ -32,7 +32,7 @@ export interface Usage {
   readonly processes: bigint;
 }
 
-/** CRI usage from a sample; undefined for a container that was not running. @param machineBytes the machine's memory. */
+/** Converts a sample to CRI usage; undefined for a container that was not running. @param machineBytes the machine's memory. */
 export function parseUsage(sample: StatsSample, machineBytes: number): Usage | undefined {
   const timestamp = nanoseconds(sample.read);
   const total = sample.cpu_stats?.cpu_usage?.total_usage;
@@ -45,8 +45,8 @@ export function parseUsage(sample: StatsSample, machineBytes: number): Usage | u
   };
 }
 
-/** The working set excludes file pages that the kernel would drop first. cgroup v1 has hierarchical values under
- *  `total_` names; v2 has no others. */
+/** Returns memory usage. The working set excludes file pages that the kernel would drop first. Hierarchical values have names
+ *  with `total_` in cgroup v1; in v2 all values are hierarchical. */
 function memoryOf(
   { usage = 0, limit, stats = {} }: NonNullable<StatsSample["memory_stats"]>,
   timestamp: bigint,

@@ -73,7 +73,7 @@ export function dockerStats(parts: DockerParts): Required<Stats> {
   };
 }
 
-/** Containers or sandboxes of this node that match the filter. */
+/** Lists containers or sandboxes of this node that match the filter. */
 async function matching(
   parts: DockerParts,
   type: string,
@@ -103,14 +103,14 @@ async function measure(container: ContainerInfo, sample: Sampler, layer: Writabl
   return { stats, usage };
 }
 
-/** A container's usage in CRI's form, and the fields that CRI's container stats lack. */
+/** A container's usage in CRI's form, and further fields that CRI's container stats do not have. */
 export interface MeasuredContainer {
   readonly stats: ContainerStats;
   readonly usage: Usage | undefined;
 }
 
-/** A pod's usage: the sum of its sandbox and running containers, and the sandbox's network. Docker does not measure
- *  pods, so usage of ended containers is missing. */
+/** Returns a pod's usage: the sum of its sandbox and running containers, and the sandbox's network. Docker does not measure pods,
+ *  so the usage of ended containers is missing. */
 export function podStats(
   sandbox: ContainerInfo,
   sandboxUsage: Usage | undefined,
@@ -150,8 +150,8 @@ function sumUsage(usages: readonly Usage[]): Pick<LinuxPodSandboxStats, "cpu" | 
 /** Samples a container or sandbox; undefined when it is not running. */
 type Sampler = (container: Pick<ContainerInfo, "Id" | "State">) => Promise<Usage | undefined>;
 
-/** Limit of concurrent samples. The daemon measures all requested containers once a second and each request waits for
- *  that, so many at once cost no more than few, and finish sooner. */
+/** Limit of concurrent samples. The daemon measures all requested containers once a second and each request waits for that, so
+ *  many concurrent requests cost no more than a few, and finish sooner. */
 const maxConcurrentSamples = 64;
 
 async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {
@@ -170,7 +170,7 @@ async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSi
 /** Usage of a container's writable layer; undefined while unknown. */
 type WritableLayer = (containerId: string) => FilesystemUsage | undefined;
 
-/** Writable layer usage of this node's containers, in one request: the daemon walks every layer for it. */
+/** Measures the writable layers of this node's containers in one request, for which the daemon walks every layer. */
 function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
   const { clock, log } = parts;
   const layersDirectory = createLayersDirectory(parts);
@@ -195,7 +195,7 @@ function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Prom
 
 interface Layers {
   readonly mountpoint: string;
-  /** Bytes, by container id. */
+  /** Bytes, by container ID. */
   readonly sizes: ReadonlyMap<string, number>;
 }
 

@@ -12,7 +12,7 @@ const keyExchanges: KexAlgorithm[] = [
   "diffie-hellman-group16-sha512",
 ];
 
-/** No compression: a packet of 30 KB could become 30 MiB. */
+/** Compression is disabled, because a packet of 30 KB could decompress to 30 MiB. */
 const compress: CompressionAlgorithm[] = ["none"];
 
 /** Algorithms for connections to targets. Every OpenSSH since 6.5 supports some of each kind. */

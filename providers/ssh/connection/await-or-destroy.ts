@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import { untilAborted } from "../../../src/lib/runnables.ts";
 
-/** Waits for a connection until the signal aborts; if it is established later, it is closed at once.
+/** Waits for a connection until the signal aborts; a connection that is established later is closed at once.
  *  @throws the signal's reason, or the error of the connection. */
 export async function awaitOrDestroy<T extends Duplex>(connection: Promise<T>, deadline: AbortSignal): Promise<T> {
   try {

@@ -10,14 +10,14 @@ export interface Certificate {
   readonly key: Buffer;
   /** Names of the users or hosts that the certificate is valid for. */
   readonly principals: readonly string[];
-  /** Seconds since the epoch; `validBefore` is exclusive. */
+  /** Validity period, seconds since the epoch; `validBefore` is exclusive. */
   readonly validAfter: bigint;
   readonly validBefore: bigint;
   /** Names of critical options: an implementation that does not know one has to refuse the certificate. */
   readonly criticalOptions: readonly string[];
   /** The authority's key, in SSH's wire format. */
   readonly authority: Buffer;
-  /** The bytes that the authority signed, and its signature. */
+  /** The bytes that the authority signed; `signature` is over these bytes. */
   readonly signed: Buffer;
   readonly signature: Buffer;
 }

@@ -2,11 +2,11 @@ import { Duplex, Readable } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 
-/** Handling of writes after the peer has closed: `drop` for a command that ended without reading all its input, whose
- *  output still counts; `fail` fails them once the peer's output has been read. */
+/** What happens to writes after the peer has closed: `drop` discards them, for a command that ends without reading all its input
+ *  but whose output matters; `fail` fails them once the peer's output has been read. */
 export type LateWrites = "fail" | "drop";
 
-/** The part of a connection that its channels' streams need: notice of its loss, and flow control. */
+/** The part of a connection that the streams of its channels use: notification of its loss, and flow control. */
 export interface ChannelTransport {
   /** Aborts when the connection is lost. */
   readonly lost: AbortSignal;
@@ -17,15 +17,15 @@ export interface ChannelTransport {
   whenWritable(send: () => void): void;
 }
 
-/** Wraps a channel as a duplex stream: each half closes independently, memory is bounded by SSH's windows and by how fast the peer reads,
- *  and the loss of the connection is an error for the reader.
+/** Wraps a channel as a duplex stream: each direction closes independently, SSH's windows and backpressure bound the memory, and
+ *  the loss of the connection is an error for the reader.
  *  @param transport the channel's connection.
  *  @param late handling of writes after the peer has closed. */
 export function channelStream(channel: ClientChannel, transport: ChannelTransport, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
   let peerClosed = false;
   const subscription: { stop?: () => void } = {};
-  // Failing a write earlier would discard output that has not been read yet.
+  // Failing writes earlier would discard output that has not been read yet.
   const lateWriteError = () => (late === "fail" && stream.readableEnded ? peerClosedError() : undefined);
   const stream = new Duplex({
     allowHalfOpen: true,
@@ -105,7 +105,7 @@ export function errorStream(channel: ClientChannel, transport: ChannelTransport)
   return stream;
 }
 
-/** The error of an operation cut short by a lost connection. */
+/** Creates the error of an operation that was interrupted by the loss of its connection. */
 export function connectionLostError(lost: AbortSignal): CodedError {
   return new CodedError("unavailable", abortError(lost).message, { cause: lost.reason });
 }

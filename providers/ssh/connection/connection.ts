@@ -43,9 +43,9 @@ export interface Connection extends ChannelTransport {
   close(): void;
 }
 
-/** Below OpenSSH's default of ten sessions per connection (MaxSessions). */
+/** Assumed limit of sessions per connection, below OpenSSH's default of ten (MaxSessions). */
 const defaultSessionLimit = 8;
-/** A dead peer is detected within keepaliveIntervalMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
+/** Keepalive settings: a dead peer is detected within keepaliveIntervalMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
 const keepaliveIntervalMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
@@ -58,7 +58,8 @@ export interface ConnectDeps {
   readonly reverse?: Pick<ReverseTunnel, "open" | "reportHostKey">;
 }
 
-/** Connects and logs in, through the jump hosts of proxyJump. @throws LinkError with the reason and a sentence. */
+/** Connects and logs in, through the jump hosts of proxyJump. @throws LinkError with the reason and a sentence that names the
+ *  remedy. */
 export async function openConnection(
   config: SshConfig,
   { clock, reverse }: ConnectDeps,
@@ -94,7 +95,7 @@ interface Hop {
   readonly connection: Connection;
 }
 
-/** Opens the transport to an sshd from this machine. */
+/** Opens the transport to an sshd from this machine, through the proxy if there is one. */
 async function connectTo({ host, port }: SshEndpoint, proxy: SshProxy | undefined, soon: AbortSignal): Promise<Duplex> {
   return proxy ? dialByProxy(proxy, { host, port }, soon) : connect({ host, port });
 }
@@ -107,7 +108,7 @@ async function forwardFrom(from: Hop, { host, port }: SshEndpoint, deadline: Abo
     return await awaitOrDestroy(channel, deadline);
   } catch (error) {
     const [there, hop] = [`${host}:${port}`, endpointName(from.sshd)];
-    const why = `${there} cannot be reached from ${hop} (${clipText(messageOf(error))}): check host and port, and that sshd of ${hop} forwards (AllowTcpForwarding, PermitOpen).`;
+    const why = `${there} cannot be reached from ${hop} (${clipText(messageOf(error))}): check host and port, and that the sshd of ${hop} allows forwarding (AllowTcpForwarding, PermitOpen).`;
     throw new LinkError("LinkDown", "unavailable", why, { cause: error });
   }
 }
@@ -130,7 +131,7 @@ async function logIn(
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
   const socket = coalesceWrites(recycleWrittenBuffers(await open()));
-  // The client handles errors first; after it has ended nothing else would.
+  // The client handles errors; once it has ended, this listener does.
   socket.on("error", () => undefined);
   let windows: InboundWindows | undefined;
   const connecting = () => {
@@ -169,7 +170,7 @@ async function logIn(
     close() {
       reportLoss(new Error("closed by graftlet"));
       client.end();
-      // A dead peer would never close its half.
+      // A dead peer would never close its side of the connection.
       if (socket instanceof Socket) socket.destroySoon();
       else socket.end();
     },
@@ -251,11 +252,11 @@ function connectClient(
         socket.destroy();
         reject(refused.by ?? (error instanceof LinkError ? error : connectError(sshd, error)));
       });
-    // An early end of the socket is reported as an error without the peer's message.
+    // ssh2 reports an early end of the socket as an error without the peer's message.
     const end = (error?: unknown) =>
       fail(handshake.turnedAway() && !isLimitError(error) ? rejectedError(sshd, handshake.banner(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
-    // Later errors belong to a connection that is no longer in use.
+    // The listener stays: later errors belong to a connection that is no longer in use.
     client.on("error", end);
     client.once("close", () => end(new Error("the target closed the connection before the login was complete")));
     client.once("ready", () => finish(resolve));
@@ -299,20 +300,20 @@ function watchHandshake(
   return { turnedAway: () => heard.connected && heard.ended && !heard.agreed, banner: () => heard.text };
 }
 
-/** Error for a connection that was closed before the login. sshd may give its reason in a plain-text line, as may any other service on that
- *  port, or give none at all. */
+/** Error for a connection that was closed before the login. sshd, or another service on that port, may send its reason as a line
+ *  of plain text. */
 function rejectedError(sshd: SshEndpoint, text: string, cause: unknown): LinkError {
   const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
   const quoted = line ? `, saying ${JSON.stringify(line)}` : "";
   return new LinkError(
     "ConnectionRejected",
     "unavailable",
-    `${endpointName(sshd)} closed the connection before the login${quoted}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that port is that of an sshd.`,
+    `${endpointName(sshd)} closed the connection before the login${quoted}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that an sshd listens on that port.`,
     { cause },
   );
 }
 
-/** ssh2's origin of an error; its values serve for messages only, apart from the keepalive timeout. */
+/** Returns ssh2's `level` of an error: the part of ssh2 that it comes from; undefined for other errors. */
 function levelOf(error: unknown): string | undefined {
   return error instanceof Error && "level" in error ? String(error.level) : undefined;
 }
@@ -382,7 +383,7 @@ export function channelRefusal(error: unknown): number | undefined {
   return typeof error.reason === "number" ? error.reason : 0;
 }
 
-/** Turns an ssh2 call with a callback into a promise. @throws the call's errors. */
+/** Returns a promise for an ssh2 call that takes a callback. @throws the call's errors. */
 export function fromCallback<Channel = ClientChannel>(
   call: (done: (error: Error | undefined, channel: Channel) => void) => void,
 ): Promise<Channel> {

@@ -9,8 +9,8 @@ export type SshCredentials =
   | { readonly agent: string }
   | { readonly password: string };
 
-/** True if other users can read or replace a secret's file. The group may read a file that another user owns: that user has granted the
- *  access. This covers a Secret's files in a Pod (owned by root, readable by the Pod's group). */
+/** True if other users can read or replace a secret's file. A file of another user may be readable by the group, since that user
+ *  has granted the access; an example is a Secret's files in a Pod, which root owns and the Pod's group can read. */
 function isReadableByOthers({ mode, uid }: { readonly mode: number; readonly uid: number }): boolean {
   const givenByOwner = uid !== process.getuid?.();
   return (mode & (givenByOwner ? 0o037 : 0o077)) !== 0;

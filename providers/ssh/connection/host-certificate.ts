@@ -6,11 +6,11 @@ import { fingerprintOf } from "./fingerprint.ts";
 import { signatureAlgorithms } from "./key-algorithms.ts";
 import { WireReader } from "./wire-reader.ts";
 
-/** What a host certificate is checked against. */
+/** Trust settings that a host certificate is checked against. */
 export interface CertificateTrust {
   /** The host's name or address as dialled, without a port. */
   readonly host: string;
-  /** Milliseconds since the epoch. */
+  /** Current time, milliseconds since the epoch. */
   readonly now: number;
   /** True for a certificate authority trusted for this host. @param key in SSH's wire format, as below. */
   isAuthority(key: Buffer): boolean;
@@ -19,9 +19,10 @@ export interface CertificateTrust {
   isKnown(key: Buffer): boolean;
 }
 
-/** Checks a host's certificate as OpenSSH does, except that an empty list of principals is refused. The key exchange proves that the host
- *  has the certified key.
- *  @returns why it is refused, a clause; undefined when it is valid. @see sshkey_cert_check_authority in OpenSSH's sshkey.c */
+/** Checks a host's certificate as OpenSSH does, except that an empty list of principals is refused. The key exchange proves that
+ *  the host has the certified key.
+ *  @returns the reason for refusing it, a clause; undefined if it is valid.
+ *  @see sshkey_cert_check_authority in OpenSSH's sshkey.c */
 export function certificateRefusal(blob: Buffer, trust: CertificateTrust): string | undefined {
   const certificate = read(blob);
   if (typeof certificate === "string") return certificate;
@@ -65,7 +66,7 @@ function contentRefusal(certificate: Certificate, { host, now }: CertificateTrus
   return undefined;
 }
 
-/** Digest, and length of each ECDSA integer, by algorithm. Ed25519 has its digest built in. */
+/** Digest, and length of each ECDSA integer, by signature algorithm. Ed25519 includes its own digest. */
 const digests: ReadonlyMap<string, readonly [digest: string | null, halfBytes: number]> = new Map([
   ["ssh-ed25519", [null, 0]],
   ["ecdsa-sha2-nistp256", ["sha256", 32]],

@@ -8,7 +8,7 @@ import { type CertificateTrust, certificateRefusal } from "./host-certificate.ts
 import { certificateName, plainName, signatureAlgorithms } from "./key-algorithms.ts";
 import { LinkError } from "./link-state.ts";
 
-/** The check of one connection's host key. */
+/** Checks the host key of one connection. */
 export interface HostKeyCheck {
   /** Signature algorithms offered to the target, those of known keys first, so that the target presents a key that can be compared. */
   readonly algorithms: readonly string[];
@@ -20,7 +20,7 @@ export interface HostKeyCheck {
   saveFirstKey(): Promise<void>;
 }
 
-/** The address that is dialled. */
+/** Host and port as dialled. */
 export interface HostPort {
   readonly host: string;
   readonly port: number;
@@ -39,16 +39,16 @@ export async function hostKeyCheck(
   return createHostKeyCheck(byKnownKeys(keys, trust), { host, name, now });
 }
 
-/** What is known about a host before it presents a key. */
+/** The trusted keys and authorities of a host. */
 interface KnownHost extends Omit<CertificateTrust, "host" | "now"> {
-  /** Types of its known keys, which are offered first. */
+  /** Types of the host's known keys; their algorithms are offered first. */
   readonly types: ReadonlySet<string>;
-  /** Whether any host key, and any authority, is known for it. */
+  /** True if any host key is known for the host; `hasAuthorities`, if any authority is. */
   readonly hasKeys: boolean;
   readonly hasAuthorities: boolean;
   /** Source of the trust for messages: a file, or a field of the configuration. */
   readonly source: string;
-  /** File for the first key, with trust on first use. */
+  /** File in which the first key is saved, with trust on first use. */
   readonly saveTo?: string;
 }
 

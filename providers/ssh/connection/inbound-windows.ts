@@ -3,13 +3,13 @@ import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import type { LimitErrorFactory } from "./limit-exceeded.ts";
 import { type PeerChannel, type SshPeer, channelOpeners, openChannel } from "./ssh2-peer.ts";
 
-/** Limits of one channel's window, bytes: the maximum, while there are few channels, and the minimum that each channel gets. */
+/** Limits of a channel's window, bytes: the maximum, which channels get while there are few of them, and the minimum. */
 const [maxWindow, minWindow] = [2 * 2 ** 20, 8 * 1024];
 /** Limit of unread bytes over all channels of a connection, beyond the minimum window of each. */
 const maxUnreadBytes = 32 * 2 ** 20;
-/** A new channel's first window is its share divided by this; the rest is granted as data is read. */
+/** A new channel's first window is its share divided by this number; the rest is granted as data is read. */
 const initialDivisor = 8;
-/** Unread data is passed on in pieces of this size, so that a reader can pause in between. */
+/** Buffered data is passed on in pieces of this size, so that a reader can pause in between. */
 const pieceBytes = 64 * 1024;
 const standardError = 1;
 /** ssh2 keeps channels as properties of an object named by their IDs. With small IDs V8 converts that object between an array and a hash
@@ -54,12 +54,12 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitErrorFactory) {
   };
   rejectUnhandledChannels(peer);
   return {
-    /** Channels that are open, or closed and not read to their end. */
+    /** Number of channels that are open, or closed but not yet read to the end. */
     channels: () => flows.size,
   };
 }
 
-/** RFC 4254 §5.1: administratively prohibited. */
+/** Reason code for refusing a channel: administratively prohibited (RFC 4254 §5.1). */
 const prohibited = 1;
 
 /** Refuses channels that no handler has accepted or refused, for example for a socket that graftlet no longer listens on: ssh2 would keep
@@ -117,7 +117,7 @@ class ConnectionFlows {
     this.#countUnread(flow);
   }
 
-  /** @param channel the channel, if its unread data has to be read before it is forgotten. */
+  /** Stops the flow control of a closed channel. @param channel given if its unread data still has to be read. */
   close(id: number, channel?: PeerChannel): void {
     const flow = this.#flows.get(id);
     if (!flow) return;
@@ -186,7 +186,7 @@ class StreamBuffer {
   readonly #buffered = new BoundedBuffer(maxWindow);
   /** Buffered data that is being passed on. */
   #rest: Buffer = Buffer.alloc(0);
-  /** Bytes pushed last, if the reader paused on them. */
+  /** Size of the data on which the reader has paused, bytes; it still counts as unread. */
   #pausedOn = 0;
 
   constructor(stream: Readable, onRead: () => void) {
@@ -207,7 +207,7 @@ class StreamBuffer {
     else this.#buffered.add(data);
   }
 
-  /** Passes all data on even if the reader has paused: the end of the stream follows. */
+  /** Passes on all data, even if the reader has paused, because the stream is about to end. */
   flush(): void {
     while (this.#hasBuffered()) {
       const piece = this.#next();

@@ -1,10 +1,10 @@
 import { LinkError } from "./link-state.ts";
 
 /** Creates the error for a peer that exceeds a limit. Throwing it in one of ssh2's handlers ends the connection.
- *  @param what predicate of the message, after the peer's name. */
+ *  @param what the message after the peer's name, such as `sent too much`. */
 export type LimitErrorFactory = (what: string) => LinkError;
 
-/** @param peer the peer's name for messages. */
+/** Returns the factory of limit errors for a peer. @param peer its name, for messages. */
 export function limitErrorOf(peer: string): LimitErrorFactory {
   return (what) =>
     new LinkError(

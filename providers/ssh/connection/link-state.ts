@@ -40,7 +40,7 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   HostKeyMismatch: [300_000, 600_000],
   HostKeyUnknown: [60_000, 600_000],
   LoginRefused: [30_000, 300_000],
-  // Nothing is sent to the target in this case.
+  // The retry can be quick, because nothing is sent to the target in this case.
   CertificateInvalid: [1_000, 15_000],
   NoSessions: [5_000, 30_000],
   LoginShellTimeout: [2_000, 30_000],

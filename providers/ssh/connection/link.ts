@@ -22,21 +22,22 @@ export interface LinkOptions extends ClockAndLog {
   readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
 }
 
-/** Number of concurrent sessions to allow for when the target allows few per connection. */
+/** Number of concurrent sessions that the connections should allow in total, if the target allows few per connection. */
 const desiredSessions = 24;
 const [minConnections, maxConnections] = [3, 12];
 /** Uptime after which a link's retry delays are reset, ms. */
 const stableUptimeMs = 2_000;
 
 /** States of the link's state machine:
- *  - `idle`: no connection has been requested yet. The first call of `connection` starts connecting. To the outside this is `down`.
- *  - `connecting`: one attempt is in progress; all callers of `connection` wait for it. It logs in and runs the check, then the link is
- *    `up`, or on any error `down`.
+ *  - `idle`: no connection has been requested yet. The first call of `connection` starts connecting. Callers see it as `down`.
+ *  - `connecting`: one attempt is in progress; all callers of `connection` wait for it. It logs in and runs the check, then the
+ *    link is `up`, or on any error `down`.
  *  - `up`: there is at least one live connection, which calls get at once. `another` may add connections. The link stays up while
- *    connections are lost one by one; the loss of the last one, of one whose peer stopped answering or exceeded a limit, and `fail`
- *    take it `down`.
- *  - `down`: no connection, and no attempt in progress; calls fail at once with the reason. `timer` starts the next attempt after a
- *    delay that grows with consecutive failures for the same reason; a new reverse connection starts it at once, where that may help.
+ *    connections are lost one by one; the loss of the last one, of one whose peer stopped answering or exceeded a limit, and
+ *    `fail` take it `down`.
+ *  - `down`: no connection, and no attempt in progress; calls fail at once with the reason. `timer` starts the next attempt after
+ *    a delay that grows with consecutive failures for the same reason; a new reverse connection starts it at once, unless the
+ *    reason needs human action.
  *  - `closed`: disposed. All connections are closed and calls fail; the link never leaves this state. */
 type InternalState =
   | { readonly kind: "idle" }
@@ -217,8 +218,8 @@ class SshLink {
     this.#live.delete(connection);
     if (this.#state.kind !== "up") return;
     const why = asLinkError(connection.lost.reason);
-    // A peer that has stopped answering on one connection has done so on all of them, and a peer that has exceeded a limit would do it again:
-    // both take the whole link down.
+    // If a peer has stopped answering on one connection, the others are dead, too; a peer that has exceeded a limit would exceed
+    // it again. In both cases the whole link goes down.
     if (this.#live.size > 0 && !stoppedAnswering(why) && !isLimitError(why)) {
       this.#log.warn({ err: why, connections: this.#live.size }, "lost one of several connections to the target");
       return this.#setState(this.#state);

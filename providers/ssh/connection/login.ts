@@ -8,7 +8,7 @@ import { type UserCertificate, readUserCertificate } from "./user-certificate.ts
 /** Credentials for a login, with the certificate if there is one. */
 export interface Login {
   readonly credentials: SshCredentials;
-  /** Certificate of the private key. */
+  /** Certificate of the private key; absent if none is configured. */
   readonly certificate?: UserCertificate;
 }
 

@@ -22,19 +22,22 @@ const message = {
 
 /** Limit of messages before the login is complete: an answer for each key that is tried, and banners. */
 const messagesBeforeLogin = 100;
-/** Control messages (requests, answers), per second and as a burst. Each costs up to 50 µs. */
+/** Rate per second and burst of control messages (requests, answers). Each costs up to 50 µs. */
 const [controlRate, controlBurst] = [5_000, 10_000];
-/** Key exchanges started by the peer, per second and as a burst. OpenSSH starts one after each GiB, or as set by RekeyLimit. */
+/** Rate per second and burst of key exchanges that the peer starts. OpenSSH starts one after each GiB, or as set by
+ *  RekeyLimit. */
 const [exchangeRate, exchangeBurst] = [2, 20];
-/** Channels opened by the peer, and ends of channels (EOF, close), per second and as a burst. Beyond that, reading from the peer is paused:
- *  pods cause both by connecting to sockets that graftlet listens on, and an honest sshd passes on as many as they like. */
+/** Rates per second and bursts of channels that the peer opens, and of ends of channels (EOF, close). Beyond them, reading from
+ *  the peer is paused and the connection is kept: pods cause both by connecting to sockets that graftlet listens on, and an
+ *  honest sshd forwards as many connections as pods open. */
 const [openRate, openBurst] = [2_000, 2_000];
 const [endRate, endBurst] = [5_000, 10_000];
-/** Channels that no socket of graftlet's accounts for, per second and as a burst. Beyond that, the connection is closed. An honest sshd opens
- *  only those that were on their way when graftlet closed a socket, and is limited by its open files (1,024 by default). */
+/** Rate per second and burst of channels for sockets that graftlet does not listen on. Beyond that, the connection is closed. An
+ *  honest sshd only opens such channels if they were in transit when graftlet closed a socket; the limit of its open files (1,024
+ *  by default) limits their number. */
 const [unexpectedRate, unexpectedBurst] = [100, 5_000];
-/** Short data messages and window adjustments, per second and as a burst; beyond that, reading is paused. OpenSSH adjusts a window every
- *  96 KiB. */
+/** Rate per second and burst of short data messages and window adjustments; beyond that, reading is paused. OpenSSH adjusts a
+ *  window every 96 KiB. */
 const [shortRate, shortBurst] = [20_000, 20_000];
 const shortBytes = 128;
 /** Interval for checking whether reading from a paused peer can resume, milliseconds. */
@@ -73,7 +76,7 @@ export function limitMessages(
     if (socket.writableLength > maxUnsentBytes) pauseReading(pauseMs);
     if (type === message.channelOpen) return pauseReading(channelOpens());
     if (type === message.channelEof || type === message.channelClose) return pauseReading(channelEnds());
-    // ssh2 does not pass the first one to this function.
+    // ssh2 does not pass the first KEXINIT to this function.
     if (type === message.kexInit && !protocol._authenticated)
       throw exceeded("requested a second key exchange before completing the login");
     if (type === message.kexInit && !mayExchange())
@@ -92,10 +95,11 @@ export function limitMessages(
   clipTexts(peer);
 }
 
-/** Reasons for which ssh2 and `enforceWindows` refuse a channel that nothing of graftlet's accounts for. @see RFC 4254 §5.1 */
+/** Reason codes with which ssh2 and `enforceWindows` refuse a channel that graftlet does not expect. @see RFC 4254 §5.1 */
 const [prohibited, unknownType] = [1, 3];
 
-/** Limits the channels that are refused because graftlet expects none of them. A listener that is full refuses for other reasons. */
+/** Limits the number of refused channels that graftlet does not expect. A listener that is full refuses channels with other
+ *  reason codes. */
 function limitUnexpectedChannels(
   { protocol }: SshPeer,
   clock: Pick<Clock, "monotonic">,
@@ -110,8 +114,8 @@ function limitUnexpectedChannels(
   };
 }
 
-/** A token bucket that can be overdrawn.
- *  @returns a function that takes a token and returns for how many milliseconds the bucket is overdrawn. */
+/** Creates a token bucket that can be overdrawn.
+ *  @returns a function that takes a token and returns the time until the bucket is no longer overdrawn, milliseconds. */
 function createOverdraftBucket(clock: Pick<Clock, "monotonic">, perSecond: number, burst: number): () => number {
   let tokens = burst;
   let filledAt = clock.monotonic();
@@ -154,7 +158,7 @@ function isData(type: number): boolean {
 }
 
 function isLoginMessage(type: number): boolean {
-  // By the time USERAUTH_SUCCESS arrives, the login counts as complete.
+  // ssh2 marks the login as complete before it passes USERAUTH_SUCCESS on, so this message does not count.
   if (type === loginDone) return false;
   return (
     type === message.serviceRequest ||

@@ -5,9 +5,10 @@ const hints: Readonly<Record<string, string>> = {
   ETIMEDOUT: "no answer: check host, that the machine is up, and any firewalls in between",
 };
 
-/** Returns the remedy for a target that cannot be reached. For a name that cannot be resolved it says where the name was looked up, which
- *  is mostly not where the user has tried it. Pure.
- *  @param errno of the attempt; empty if it has none. @param env of this process. */
+/** Returns the remedy for a target that cannot be reached. For a name that cannot be resolved it says where the name was looked
+ *  up, which is usually not where the user has tried it. Pure.
+ *  @param errno error code of the attempt, such as `ECONNREFUSED`; empty if there is none. @param env environment of this
+ *  process. */
 export function networkHint(errno: string, env: Readonly<Record<string, string | undefined>>): string {
   const [place, remedy] = env["KUBERNETES_SERVICE_HOST"]
     ? ["looked up in graftlet's Pod, by the cluster's DNS", "set an address, or hostAliases or dnsConfig in the chart"]

@@ -32,9 +32,9 @@ export interface SessionsOptions extends ClockAndLog {
 
 /** Pause after a failed attempt to add a connection, ms, before jitter (MaxStartups, a firewall). */
 const openRetryDelayMs = 5_000;
-/** Time for which an ended session may still count at the target's sshd, ms. */
+/** Time for which the target's sshd may still count an ended session, ms. */
 const endedSessionGraceMs = 200;
-/** Time for ssh2 to report a lost connection after a request has failed because the peer hung up, ms. */
+/** After a request has failed because the peer hung up: time to wait for ssh2 to report the loss of the connection, ms. */
 const hangUpTimeoutMs = 250;
 /** Time for the target to answer a request for a session, ms. */
 const openTimeoutMs = 60_000;
@@ -48,7 +48,7 @@ export function createSessions({ link, clock, log }: SessionsOptions) {
     { start: what, forUser = false, signal }: SessionRequest,
   ): Promise<Session> => {
     const channel = await openChannel(connection, what, clock.within(openTimeoutMs, signal));
-    // One exchange for the channel, one for the request on it.
+    // Opening the channel is one exchange, the request on it another.
     link.countExchange();
     link.countExchange();
     channel.once("close", () => slots.release(connection, forUser));
@@ -109,7 +109,7 @@ function createSessionSlots({ link, clock, log }: SessionsOptions) {
     for (const each of waiting) each();
   };
   link.onChange(wake);
-  /** @returns false when no further connection can be opened now. */
+  /** Opens another connection. @returns false when no further connection can be opened now. */
   const openAnother = async (signal?: AbortSignal): Promise<boolean> => {
     if (clock.monotonic() < nextOpenAt) return false;
     try {
@@ -139,16 +139,16 @@ function createSessionSlots({ link, clock, log }: SessionsOptions) {
     wake();
   };
   return {
-    /** Returns an unused slot. */
+    /** Gives back a slot that was not used. */
     giveBack: releaseUnused,
-    /** Returns the slot of an ended session. */
+    /** Frees the slot of an ended session. */
     release(connection: Connection, forUser: boolean) {
       releasedAt.set(connection, clock.monotonic());
       releaseUnused(connection, forUser);
     },
     justReleased: (connection: Connection) =>
       clock.monotonic() - (releasedAt.get(connection) ?? Number.NEGATIVE_INFINITY) < endedSessionGraceMs,
-    /** Acquires a slot on a connection with room; waits for one. */
+    /** Acquires a slot for a session; waits until a connection has a free one. */
     async acquire(request: SlotRequest): Promise<Connection> {
       const { urgent = false, forUser = false, signal } = request;
       for (;;) {
@@ -171,7 +171,8 @@ function createSessionSlots({ link, clock, log }: SessionsOptions) {
 
 type SlotRequest = Omit<SessionRequest, "start">;
 
-/** True while users hold less than half of the current slots. A new connection is assumed to allow as few sessions as the others. */
+/** True while users of the kubelet API hold less than half of the current slots. A new connection is assumed to allow as few
+ *  sessions as the others. */
 function usersHaveRoom(connections: readonly Connection[]): boolean {
   const held = connections.reduce((sum, { userSessions }) => sum + userSessions, 0);
   return held + 1 <= (connections.length * Math.min(...connections.map(({ sessionLimit }) => sessionLimit))) / 2;

@@ -73,10 +73,10 @@ function withHostKeys(offer: Offer, algorithms: readonly string[]): Offer {
   });
 }
 
-/** Makes a key exchange accept a certificate as host key. ssh2 first compares the type of the received key with the algorithm, passes it to
- *  the verifier and hashes it; then it calls getPublicKey for our public key, hashes that, and checks the signature with the host's
- *  key. Until that call the host's key is the certificate, afterwards the certified key. In any other order the hash or the key
- *  would be wrong, and the signature check would fail. */
+/** Makes a key exchange accept a certificate as host key. ssh2 first compares the type of the received key with the algorithm,
+ *  passes the key to the verifier and hashes it; then it calls getPublicKey for our public key, hashes that, and checks the
+ *  signature with the host's key. Up to that call, `_hostKey` must be the certificate; afterwards, the certified key. In any
+ *  other order the hash or the key would be wrong, and the signature check would fail. */
 function acceptCertificate(exchange: Exchange): void {
   const algorithm = plainName(exchange.negotiated.serverHostKey);
   if (algorithm === undefined) return;
@@ -108,8 +108,8 @@ export function useCertificate(client: Client, { blob, keyType }: UserCertificat
     if (!sessionID) throw new Error("there is no session to log in to");
     sign(Buffer.concat([wireString(sessionID), request]), (raw) => {
       const signature = wire.convertSignature(raw, keyType);
-      if (signature === false) throw new Error("the key's signature cannot be written");
-      // The signature is the plain key's: its algorithm has the plain name.
+      if (signature === false) throw new Error("cannot encode the key's signature");
+      // The signature is made with the plain key, so its algorithm has the plain name.
       send(
         protocol,
         Buffer.concat([request, wireString(Buffer.concat([wireString(algorithm), wireString(signature)]))]),
@@ -131,7 +131,7 @@ const userauthRequest = 50;
 interface AuthRequest {
   readonly algorithm: string;
   readonly blob: Buffer;
-  /** False to only ask whether the key would be accepted. */
+  /** False for a query whether the key would be accepted. */
   readonly signed: boolean;
 }
 

@@ -11,7 +11,7 @@ export interface SshPeer {
 }
 
 export interface PeerChannels {
-  /** ID of the newest channel; the next one gets the next number. */
+  /** ID of the newest channel; the next channel gets the next number. */
   _cur: number;
   /** @returns true for a channel that the peer is opening and that has been neither accepted nor refused. */
   get(id: number): PeerChannel | PeerSession | ((...args: never[]) => void) | true | undefined;
@@ -55,11 +55,11 @@ export interface PeerProtocol {
 export interface PeerChannel extends Duplex {
   readonly outgoing: { readonly id: number; readonly state: "open" | "eof" | "closing" | "closed" };
   readonly incoming: { readonly state: "open" | "eof" | "closed" };
-  /** Not readable on the server's side. */
+  /** A Writable in a server, a Readable in a client. */
   readonly stderr: Readable | Writable;
 }
 
-/** A session as ssh2 keeps it on a server's side: its channel exists once the session begins. */
+/** A session as ssh2 represents it in a server; its channel exists once the session has begun. */
 export interface PeerSession {
   readonly _channel: PeerChannel | undefined;
 }
@@ -113,13 +113,13 @@ function hasFunctions(value: unknown, names: readonly string[]): value is Record
   );
 }
 
-/** Returns a channel that is open; undefined for one that is not, and for a session of a server that has not begun. */
+/** Returns an open channel; undefined for a channel that is not open, and for a server's session that has not begun. */
 export function openChannel(value: ReturnType<SshPeer["channels"]["get"]>): PeerChannel | undefined {
   if (typeof value !== "object") return undefined;
   return "_channel" in value ? value._channel : value;
 }
 
-/** Clips a peer's text for use in messages: a Node's condition and the log have room for one sentence. */
+/** Clips a peer's text for use in messages, such as Node conditions and log lines. */
 export function clipText(text: string): string {
   const plain = text.replace(/\p{Cc}+/gu, " ").trim();
   return plain.length <= maxTextLength ? plain : `${plain.slice(0, maxTextLength)}…`;

@@ -1,4 +1,4 @@
-// Internal functions of ssh2 that the support of certificates needs.
+// Internal functions of ssh2 that are used for certificates.
 declare module "ssh2/lib/protocol/utils.js" {
   const utils: {
     /** Converts a signature of node:crypto to SSH's wire format. */

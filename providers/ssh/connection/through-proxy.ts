@@ -14,10 +14,11 @@ interface ProxyDestination {
   readonly port: number;
 }
 
-/** Longer than the timeout of the whole login, milliseconds. */
+/** Timeout of the SOCKS library, milliseconds: longer than that of the whole login, which applies instead. */
 const socksTimeoutMs = 20_000;
 
-/** Connects to a machine through a proxy, which resolves its name. @throws LinkError, a sentence with the proxy and its reason. */
+/** Connects to a machine through a proxy, which resolves its name. @throws LinkError, a sentence that names the proxy and the
+ *  reason. */
 export async function dialByProxy(proxy: SshProxy, to: ProxyDestination, deadline: AbortSignal): Promise<Socket> {
   try {
     return await awaitOrDestroy(openThroughProxy(proxy, to, deadline), deadline);

@@ -10,7 +10,7 @@ export interface UserCertificate extends Certificate {
   readonly blob: Buffer;
 }
 
-/** Reads the certificate of a key, on each call, so that a renewed one is used.
+/** Reads the certificate of a key. To be called for each login, so that a renewed certificate is used.
  *  @param key the public key in SSH's wire format. @param now milliseconds since the epoch.
  *  @throws CodedError not_found, permission_denied, failed_precondition, a sentence with the remedy. */
 export async function readUserCertificate(path: string, key: Buffer, now: number): Promise<UserCertificate> {

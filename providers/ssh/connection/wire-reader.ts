@@ -1,4 +1,4 @@
-/** Reads SSH's wire format (RFC 4251 §5). Each call throws a RangeError when the bytes end before the value does. */
+/** Reads SSH's wire format (RFC 4251 §5). Each method throws a RangeError if the bytes end within the value. */
 export class WireReader {
   readonly #bytes: Buffer;
   #at = 0;

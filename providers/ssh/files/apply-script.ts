@@ -13,7 +13,7 @@ export const changesMade = '"$gl_made"';
 const maxPathsPerChmod = 200;
 
 /** Returns a shell script (for shells with our prelude) that applies the changes in order and stops at the first failure. New
- *  files are private until their mode is set; existing directories keep theirs. Consecutive new files and directories with
+ *  files are private until their mode is set; existing directories keep their mode. Consecutive new files and directories with
  *  the same mode share one chmod.
  *  @throws invalid_argument for a path with a NUL. */
 export function applyScript(changes: readonly FileChange[]): string {
@@ -80,7 +80,7 @@ function newPaths(change: Extract<FileChange, { kind: "mkdir" | "write" }>): rea
 
 function directory(path: string, mode: number): NewPath {
   const quoted = quote(path);
-  // mkdir sets the mode if possible: chmod would follow a link created in its place meanwhile.
+  // mkdir sets the mode if possible, because chmod would follow a link that replaces the directory meanwhile.
   const mask = mode <= 0o777 ? ` ${(0o777 & ~mode).toString(8).padStart(3, "0")}` : "";
   return {
     path,

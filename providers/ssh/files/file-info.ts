@@ -10,7 +10,7 @@ import {
 /** Format for `stat -c`, parsed by parseStat. */
 export const statFormat = "%f %u %g %s %i %y";
 
-/** Parses a line of `stat -c`, the same for GNU and busybox. @throws unknown for anything else. */
+/** Parses a line that `stat -c` of GNU or busybox has printed. @throws unknown for anything else. */
 export function parseStat(line: string): FileInfo {
   const [mode = "", uid, gid, size, inode, day, time = "", zone = ""] = line.trim().split(" ");
   const bits = Number.parseInt(mode, 16);

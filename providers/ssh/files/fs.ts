@@ -30,8 +30,8 @@ const timeoutMs = 60_000;
 const maxListingBytes = 32 * 1024 * 1024;
 const shortBytes = 64 * 1024;
 
-/** The target's files. Shell commands are used where SFTP lacks information (inodes, reasons of errors) or needs several round
- *  trips; SFTP is used for the rest, and for open files. */
+/** The target's files. Shell commands are used where SFTP does not provide the information (inodes, causes of errors) or needs
+ *  several round trips; SFTP is used for everything else, such as open files. */
 export function sshFs({ pool, sftp: session, runInOwnSession, budget, clock }: FsOptions): HostFs {
   const within = (signal?: AbortSignal) => {
     throwIfAborted(signal);
@@ -130,7 +130,7 @@ function asProgram(script: string): string {
   return `${prelude()}\n{ ${script}\n} </dev/null\necho ${changesMade}\n`;
 }
 
-/** @throws the failure of the first change that was not made, if any. */
+/** Checks how many changes were made. @throws the error of the first change that failed, if any. */
 function throwFirstFailure(changes: readonly FileChange[], made: number, stderr: Buffer): void {
   const failed = changes[Number.isInteger(made) ? made : 0];
   if (!failed) return;

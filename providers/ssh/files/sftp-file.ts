@@ -20,8 +20,8 @@ const maxChunks = 32;
 const openForReading = 1;
 const attempts = 5;
 
-/** Opens a regular file for reading. SFTP can neither refuse links nor open a FIFO without blocking, so the path is
- *  inspected before and after opening, and has to be the same file both times, by inode, owner and mode.
+/** Opens a regular file for reading. SFTP can neither refuse links nor open a FIFO without blocking, so the path is inspected
+ *  before and after opening; inode, owner and mode must be the same both times.
  *  @throws failed_precondition for any other kind of file. */
 export async function openFile(options: OpenOptions, signal: AbortSignal): Promise<HostFile> {
   for (let attempt = 1; ; attempt++) {

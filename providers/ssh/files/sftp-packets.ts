@@ -56,10 +56,10 @@ function uint32(value: number): Buffer {
   return bytes;
 }
 
-/** Splits a byte stream into packets in linear time. @throws for a packet longer than any expected reply. */
+/** Splits a byte stream into packets in linear time. @throws CodedError for a packet that is longer than any expected reply. */
 export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) => void {
   const held = new BoundedBuffer(4 + maxPacketBytes);
-  /** Bytes until the length is known, then until the packet is complete. */
+  /** Number of bytes needed: for the packet's length, then for the whole packet. */
   let wanted = 4;
   return (chunk) => {
     for (let at = 0; at < chunk.length; ) {

@@ -56,7 +56,7 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
           signal,
         ));
       if (known?.usable()) return countExchanges(known, link);
-      // Another caller may already be reopening it.
+      // Another caller may already be reopening the session.
       const opening = opened !== undefined && opened !== before ? opened : remember(reopen());
       return countExchanges(await untilAborted(opening, signal), link);
     },

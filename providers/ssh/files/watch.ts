@@ -18,13 +18,13 @@ export interface WatcherOptions {
 const pollIntervalMs = 1000;
 /** Timeout for inotifywait to set up its watches, one per entry of a directory, milliseconds. */
 const setUpTimeoutMs = 60_000;
-/** Limit of a line of its output, bytes: a path has at most 4096. */
+/** Maximum length of a line of inotifywait's output, bytes. A path has at most 4096. */
 const maxLineBytes = 64 * 1024;
 /** A shell's exit codes for a program that it cannot execute or find. */
 const [cannotExecute, notFound] = [126, 127];
 const events = ["modify", "attrib", "close_write", "create", "delete", "move", "delete_self", "move_self"];
 
-/** Creates `Host.watch`, which uses inotifywait if the target has it, and else polls every second. */
+/** Creates `Host.watch`. It uses inotifywait if the target has it, and otherwise polls every second. */
 export function createWatcher(options: WatcherOptions): NonNullable<Host["watch"]> {
   return async function* watch(path, signal) {
     try {
@@ -52,7 +52,7 @@ interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
   readonly signal: AbortSignal;
 }
 
-/** @returns false when inotifywait exists but cannot be run. */
+/** Watches with inotifywait. @returns false if inotifywait exists but cannot be run. */
 async function* watchByInotify(
   notifier: HostProcess,
   { path, fs, clock, signal }: Watched,
@@ -62,7 +62,7 @@ async function* watchByInotify(
   addAbortSignal(signal, child.stdout);
   if (await untilAborted(established(child.stderr), clock.within(setUpTimeoutMs, signal))) {
     child.stderr.resume();
-    // Covers changes made before the watches were set up.
+    // Files may have changed before the watches were set up.
     yield path;
     for (const { name } of await fs.list(path, signal).catch(() => [])) yield `${path}/${name}`;
     const tooLong = `inotifywait printed a line of more than ${maxLineBytes} bytes`;

@@ -39,15 +39,15 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
     if (kind === "up") void sweep();
   });
   return {
-    /** Signals a group without waiting for its end. If killing fails, it is repeated on the next connection. */
+    /** Signals a group without waiting for its end. If SIGKILL cannot be sent, the group is killed on the next connection. */
     kill(group: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): void {
       void send([group], signal).catch((err: unknown) => {
         if (signal === "SIGKILL") remember(group);
         if (!hasCode(err, "unavailable")) log.warn({ err, group: group.id }, "cannot signal command");
       });
     },
-    /** Registers a group to be killed on the next connection if its own connection is lost: the target may detect the loss
-     *  much later (half-open connection), and a lock held by the group would not be released until then.
+    /** Registers a group to be killed on the next connection if its own connection is lost: the target may detect the loss of a
+     *  half-open connection much later, and until then the group would keep its locks.
      *  @returns a function that deregisters the group. */
     killOnLoss(group: ProcessGroup, lost: AbortSignal): () => void {
       const onLost = () => remember(group);

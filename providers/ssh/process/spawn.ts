@@ -20,7 +20,7 @@ export interface SpawnerOptions {
   readonly sessions: Sessions;
   readonly groups: ProcessGroups;
   readonly clock: Clock;
-  /** Command line that starts a shell. */
+  /** Returns the command line that starts a shell. */
   readonly command: (signal: AbortSignal) => Promise<string>;
   /** True for requests of kubelet API users. */
   readonly forUser?: boolean;
@@ -39,7 +39,7 @@ const maxPrefaceBytes = 64 * 1024;
 /** Time to wait for the end of a killed command, milliseconds. Killing needs a shell, which may hang in its start-up
  *  files. */
 const endTimeoutMs = 5_000;
-/** The same time limit after the caller's signal has aborted: a hung link must not delay the caller. */
+/** Like `endTimeoutMs`, once the caller's signal has aborted: a hung link must not delay the caller. */
 const abortedEndTimeoutMs = 1_000;
 
 /** Creates `Host.spawn`, which runs each command in its own session. */
@@ -103,7 +103,8 @@ function abandon(io: Duplex, stderr: Readable): void {
   stderr.resume();
 }
 
-/** Returns a script that prints the marker once the shell has read the script's last line: later input is the command's. */
+/** Returns a script that prints the marker once the shell has read the script's last line: everything after that is the command's
+ *  input. */
 function script(argv: readonly string[], marker: string): string {
   const program = quoteAll(argv.slice(0, 1));
   return [

@@ -3,7 +3,7 @@ import { readPath, readPort } from "../endpoint.ts";
 
 /** Listener for a reverse tunnel: the machine connects to graftlet with `ssh -R`. */
 export interface ReverseTunnelConfig {
-  /** Address and port of graftlet's own machine to listen on; nodes with the same address and port share the listener. */
+  /** Address and port on graftlet's own machine to listen on; nodes with the same address and port share a listener. */
   readonly address: string;
   readonly port: number;
   /** Host key (private key) of the listener. */

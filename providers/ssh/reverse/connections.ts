@@ -14,7 +14,8 @@ export interface ReverseConnection {
 
 export type ReverseConnections = ReturnType<typeof createReverseConnections>;
 
-/** Limit of reverse connections of one machine. More than one, since dead connections remain for a while after a machine has reconnected. */
+/** Limit of reverse connections of one machine. It is more than one, since dead connections remain for a while after a machine
+ *  has reconnected. */
 const maxConnections = 4;
 /** Time to wait for the machine to reconnect, and timeout for opening a stream over each reverse connection, milliseconds. */
 const [reconnectTimeoutMs, openTimeoutMs] = [2_000, 4_000];
@@ -42,7 +43,7 @@ function createHostKeyRecords() {
   };
 }
 
-/** @param name name of the node, for messages. */
+/** Creates the set of a node's reverse connections. @param name name of the node, for messages. */
 export function createReverseConnections(name: string, clock: Clock) {
   let live: readonly ReverseConnection[] = [];
   const hostKeys = createHostKeyRecords();

@@ -19,7 +19,7 @@ export interface EnrolmentDeps extends ClockAndLog {
 
 /** Time limit for an enrolment, milliseconds. */
 const timeoutMs = 15_000;
-/** Maximum input from a machine, bytes: it is one public key. */
+/** Maximum input from a machine, bytes: one public key is expected. */
 const maxInputBytes = 16 * 1024;
 
 /** Serves one session of a machine that has logged in to enrol. It reads the machine's public host key from standard input, and writes the

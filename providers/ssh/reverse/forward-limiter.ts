@@ -30,8 +30,8 @@ export function createForwardLimiter(clock: Pick<Clock, "monotonic">) {
     return made;
   };
   return {
-    /** Admits a connection after its login. @param node name of the key's node. @param close closes the connection, which may be evicted for
-     *  another one. @returns undefined if the login rate is exceeded. */
+    /** Admits a connection after its login. @param node name of the node that the key belongs to. @param close closes the
+     *  connection, which may be evicted for another one. @returns undefined if the login rate is exceeded. */
     admit(node: string, close: () => void): PendingForward | undefined {
       const { takeLoginToken, waiting } = of(node);
       if (!takeLoginToken()) return undefined;

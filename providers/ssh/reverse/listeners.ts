@@ -41,7 +41,7 @@ export function createReverseListeners() {
   };
 }
 
-/** Where to listen, and with which host key. */
+/** Address, port and host key of a listener. */
 export type ListenerConfig = Omit<ReverseTunnelConfig, "authorizedKeysFile">;
 
 interface NodeEntry extends ReverseNode {
@@ -81,7 +81,7 @@ class ReverseListener {
     this.#name = name;
   }
 
-  /** @param empty called when the last node has left. */
+  /** Adds a node to the listener. @param empty called when the listener is no longer used. */
   join(reverse: ReverseTunnelConfig, node: ReverseNode, empty: () => void): ReverseTunnel {
     const connections = createReverseConnections(node.nodeName, node.clock);
     const entry: NodeEntry = { ...node, reverse, connections, keys: createKeyReader(reverse, node) };
@@ -94,7 +94,7 @@ class ReverseListener {
         try {
           return await connections.open(signal);
         } catch (error) {
-          // An unreadable key file is the likely cause: its error is more useful.
+          // The likely cause is an unreadable key file, whose error is more useful.
           if (error instanceof LinkError && error.reason === "ReverseTunnelDown")
             await readAuthorizedKeys(reverse.authorizedKeysFile).catch(throwListenError);
           throw error;
@@ -108,7 +108,7 @@ class ReverseListener {
     };
   }
 
-  /** @param empty called when the listener is not used any more. */
+  /** Accepts enrolments until the result is disposed of. @param empty called when the listener is no longer used. */
   async acceptEnrolments(on: ListenerConfig, deps: EnrolmentDeps, empty: () => void): Promise<AsyncDisposable> {
     this.#enrolment = deps;
     const stop = async () => {
@@ -196,7 +196,7 @@ function throwListenError(error: unknown): never {
 /** Public keys, by their base64 in SSH's wire format. */
 type PublicKeys = ReadonlyMap<string, ParsedKey>;
 
-/** Reads the public keys of a file in the format of sshd's authorized_keys. Options before a key are not supported, and refused.
+/** Reads the public keys of a file in the format of sshd's authorized_keys. Keys with options are refused.
  *  @throws CodedError, a sentence with the file, the line and the remedy.
  *  @see https://man.openbsd.org/sshd.8#AUTHORIZED_KEYS_FILE_FORMAT */
 async function readAuthorizedKeys(path: string): Promise<PublicKeys> {

@@ -4,7 +4,7 @@ import { createTokenBucket } from "../../../src/lib/token-bucket.ts";
 /** A login attempt in progress. Only the first call of either method counts. */
 export interface LoginAttempt {
   loggedIn(): void;
-  /** The connection was closed or rejected without a login. */
+  /** To be called when the connection has been closed or rejected without a login. */
   failed(): void;
 }
 

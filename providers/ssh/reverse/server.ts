@@ -47,12 +47,12 @@ export type ReverseServer = Awaited<ReturnType<typeof startReverseServer>>;
 
 /** Timeouts for the login, and then for requesting the forward, milliseconds. */
 const [loginTimeoutMs, forwardTimeoutMs] = [10_000, 10_000];
-/** Delay of the answer to a failed key, milliseconds; ssh tries each key of its agent. */
+/** Delay of the answer to a refused key, milliseconds. It is short, as ssh tries each key of its agent. */
 const failureDelayMs = 300;
 const maxKeysTried = 6;
 /** Limit of authentication requests: two for each key (a query, then the signature), and one for the initial `none`. */
 const maxAuthRequests = 2 * maxKeysTried + 1;
-/** Limit of the data received before the login, bytes: identification, one key exchange, keys. */
+/** Limit of the data received before the login, bytes. It consists of identification, one key exchange, and keys. */
 const maxBytesBeforeLogin = 64 * 1024;
 /** Keepalive interval, milliseconds; a dead machine is detected after three intervals. */
 const keepaliveIntervalMs = 5_000;
@@ -82,7 +82,7 @@ export async function startReverseServer(options: ReverseServerOptions) {
       else client.end();
     },
   );
-  // Connections are injected: this server does not listen itself.
+  // This server does not listen itself: connections are passed to it.
   ssh.on("error", (err: Error) => log.warn({ err }, "SSH server for reverse tunnels failed"));
   const net = createServer((socket) => {
     const attempt = limiter.admit(socket.remoteAddress ?? "", () => socket.destroy());
@@ -109,11 +109,11 @@ export async function startReverseServer(options: ReverseServerOptions) {
       sockets.delete(socket);
     });
     ssh.injectSocket(socket);
-    // ssh2 has paused the socket until it listens itself.
+    // The socket stays paused until ssh2 listens, too.
     socket.on("data", count);
   });
   await listening(net, address, port);
-  // For example too many open files: pending connections are accepted later.
+  // The cause may be too many open files; pending connections are accepted later.
   net.on("error", (err) => log.warn({ err }, "cannot accept reverse connection"));
   const rejectionLog = logRejections(limiter, clock, log);
   return {
@@ -217,7 +217,7 @@ function createAuthentication(
     if (tried >= maxKeysTried) client.end();
     else ctx.reject(["publickey"]);
   };
-  /** Reads the machine that enrols from the user name, if its token is valid; any key is accepted. */
+  /** Identifies an enrolling machine by the user name, if its token is valid; any key is accepted. */
   const enrollingOf = (ctx: PublicKeyAuthContext): Omit<EnrollingMachine, "from"> | undefined => {
     const named = parseEnrolmentUser(ctx.username);
     if (!named || !enrolment()?.isValid(named.nodeName, named.token)) return undefined;
@@ -258,7 +258,7 @@ function isAuthorized(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAu
   return verdict === true;
 }
 
-/** Serves a machine that has logged in: accepts its forward. */
+/** Accepts the forward of a machine that has logged in. */
 function acceptForward(
   client: ServerConnection,
   {
@@ -278,7 +278,7 @@ function acceptForward(
     if (name !== "tcpip-forward" || connection) return reject?.();
     forwardTimer.cancel();
     slot.release();
-    // Each channel has to repeat exactly the address and port that were confirmed.
+    // Channels have to repeat exactly the address and port that were confirmed.
     const port = info.bindPort || anyPort;
     accept?.(port);
     const forward = (signal: AbortSignal) =>
@@ -299,7 +299,7 @@ function acceptForward(
   });
 }
 
-/** The port that is confirmed if the machine lets the server choose one; nothing listens there. */
+/** Port that is confirmed if the machine lets the server choose one; graftlet does not listen there. */
 const anyPort = 22;
 
 /** Validates the private host key of the listener. @throws Error, a sentence, when the file has none. */

@@ -8,8 +8,8 @@ import type { Runtime } from "../../../src/seams/runtime.ts";
 /** Protocol of a runtime's socket on the target. */
 export type RuntimeProtocol = "cri" | "docker";
 
-/** Well-known sockets of runtimes, in order of preference. Docker comes with a containerd whose CRI plugin is often disabled, or has no pod
- *  network, so the first socket that exists is not good enough: the runtime has to answer and to have a network. */
+/** Well-known sockets of runtimes, in order of preference. Docker comes with a containerd whose CRI plugin is often disabled or
+ *  has no pod network, so the existence of a socket is not enough: the runtime has to answer and should have a pod network. */
 export const wellKnownSockets: readonly string[] = [
   "/run/containerd/containerd.sock",
   "/run/k3s/containerd/containerd.sock",
@@ -82,7 +82,7 @@ function triedText(one: AnsweringRuntime | FailedSocket): string {
   return "why" in one ? `${one.socket} (${one.why})` : one.socket;
 }
 
-/** @throws errors of an unreachable target. */
+/** Checks whether a runtime answers at a socket. @throws errors of an unreachable target. */
 async function probeSocket(
   { host, createRuntime }: DetectDeps,
   socket: string,
@@ -106,7 +106,8 @@ async function dispose({ runtime }: AnsweringRuntime): Promise<void> {
   await runtime[Symbol.asyncDispose]();
 }
 
-/** Chooses among several runtimes. @throws the error of a runtime that cannot list its pods: the node's pods may be there. */
+/** Chooses among several runtimes. @throws the error of a runtime that cannot list its pods, because the node's pods may be on
+ *  that runtime. */
 async function choosePreferred(
   nodeName: string,
   answering: readonly AnsweringRuntime[],
@@ -122,13 +123,14 @@ async function choosePreferred(
   return answering.find((_, at) => statuses[at] && hasNetwork(statuses[at])) ?? answering[0];
 }
 
-/** @throws errors of an unreachable target, which say nothing about its sockets. */
+/** Returns the reason why a socket cannot be used. @throws errors of an unreachable target, which say nothing about its
+ *  sockets. */
 function failureText(error: unknown): string {
   if (hasCode(error, "cancelled", "deadline_exceeded")) throw error;
   return hasCode(error, "not_found") ? "does not exist" : messageOf(error);
 }
 
-/** Docker answers with HTTP/1.1; gRPC speaks HTTP/2 only. */
+/** Detects the protocol of a socket: Docker answers HTTP/1.1, a gRPC server speaks only HTTP/2. */
 async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: AbortSignal): Promise<RuntimeProtocol> {
   const connection = await host.dial({ unix: socket }, signal);
   try {

@@ -46,8 +46,8 @@ async function watch(deps: LoginWatchDeps, signal: AbortSignal): Promise<void> {
 }
 
 /** Starts a login shell.
- *  @returns the error to take the link down with if the shell does not answer; undefined if it answers, or fails in another
- *  way, which its next user reports.
+ *  @returns the error to take the link down with if the shell does not answer; undefined if it answers, or fails in another way,
+ *  which the next command reports.
  *  @throws the signal's reason. */
 async function checkShell(
   { config, sessions, clock }: LoginWatchDeps,

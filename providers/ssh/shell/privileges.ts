@@ -10,7 +10,7 @@ import { quote } from "./quote.ts";
 import { type Session, type Sessions, discardChannel } from "../connection/sessions.ts";
 import { startShell } from "./shell.ts";
 
-/** A program that relays its standard streams to a socket; `docker` only to a Docker Engine's. */
+/** A program that can relay its standard streams to a socket; `docker` only to the socket of a Docker Engine. */
 export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
 
 /** The login's privileges on the target. */
@@ -18,7 +18,7 @@ export interface Privileges {
   /** How commands and file operations run: as root by login, as root by sudo, or as the login user. */
   readonly runAs: "root" | "sudo" | "user";
   readonly groups: readonly string[];
-  /** Path of the target's SFTP server program, used if sshd has no sftp subsystem or the server has to run as root. */
+  /** Path of the target's SFTP server program. It is used if sshd has no sftp subsystem, or if the server has to run as root. */
   readonly sftpServer?: string;
   readonly relays: readonly RelayProgram[];
   /** True if the SSH server starts commands in the process group of its connection (dropbear): a signal to a command's group would end the
@@ -53,7 +53,7 @@ const sftpServers = [
 ];
 const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
 
-/** The login's privileges, as probed on the newest connection. */
+/** Probes the login's privileges on each new connection, and keeps the newest result. */
 export function createPrivileges({ config, link, sessions, clock }: PrivilegesOptions) {
   let found: Privileges | undefined;
   const runProbe = async (connection: Connection, stop: AbortSignal): Promise<Privileges> => {
@@ -71,7 +71,7 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
     }
   };
   return {
-    /** Probes a new connection. Its session is free again on return.
+    /** Probes a new connection. The probe's session has ended on return.
      *  @throws LinkError LoginShellTimeout, NoPosixShell, NoSessions; the signal's reason. */
     async probe(connection: Connection, signal: AbortSignal): Promise<Privileges> {
       const stop = clock.within(shellTimeoutMs, signal);
@@ -93,7 +93,7 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
   };
 }
 
-/** Lets the shell exit: until then sshd counts its session. */
+/** Waits for the shell's exit: until then sshd counts its session. */
 async function awaitEnd({ channel }: Session, stop: AbortSignal): Promise<void> {
   const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
   channel.on("error", () => undefined);
@@ -101,7 +101,7 @@ async function awaitEnd({ channel }: Session, stop: AbortSignal): Promise<void> 
   await untilAborted(closed, stop).catch(() => undefined);
 }
 
-/** Error for a target whose login shell has not answered within `answerWithinMs`. */
+/** Error for a target whose login shell has not answered within `shellTimeoutMs`. */
 export function shellHangsError(config: SshConfig, cause: unknown): LinkError {
   return new LinkError(
     "LoginShellTimeout",
@@ -131,7 +131,7 @@ function probeScript({ sudo }: SshConfig): string {
     // Only OpenBSD's nc shuts down its side when its input ends (-N), and connects to sockets by path (-U).
     'gl_relays() { [ "$1" != nc ] || case $(nc -h 2>&1 </dev/null) in *-N*) ;; *) return 1;; esac; }',
     `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && gl_relays "$gl_f" && printf '%s ' "$gl_f"; done; echo`,
-    // A shell that does not lead its process group shares the SSH server's.
+    // If the shell is not the leader of its process group, that group is the SSH server's.
     'if [ "$gl_group" = $$ ]; then gl_own=; else gl_own=setsid; fi',
     "for gl_f in stat readlink awk head dd $gl_own; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
     "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
@@ -167,7 +167,7 @@ export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, 
     ...(runAs === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
     ...wordsOf(lacking).map((name) =>
       name === "setsid"
-        ? "The target has no setsid program, so every command that is stopped drops the connection (its SSH server gives commands no process group): install util-linux or busybox."
+        ? "The target has no setsid program, so stopping a command drops the connection (its SSH server does not give commands their own process groups): install util-linux or busybox."
         : `The target has no ${name} program, which file operations need: install coreutils or busybox.`,
     ),
     ...(proc === "proc" ? [] : ["The target does not show /proc to its user: mount it, or relax its hidepid."]),
@@ -199,5 +199,5 @@ function noRoot(user: string, sudo: SshConfig["sudo"], sudoNeedsPassword: boolea
       ? "set sudo: auto, or log in as root"
       : `add the line \`${user} ALL=(ALL) NOPASSWD: ALL\` to its sudoers, or log in as root`;
   const why = sudoNeedsPassword ? " and its sudo asks for a password" : "";
-  return `User ${user} of the target is not root${why}, so volumes cannot be mounted and cgroups cannot be created: ${remedy}.`;
+  return `User ${user} on the target is not root${why}, so volumes cannot be mounted and cgroups cannot be created: ${remedy}.`;
 }

@@ -61,9 +61,9 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     shell.close();
   };
   return {
-    /** Runs a question at once, on a new shell outside of the pool if none is idle. */
+    /** Runs a script at once, on a new shell outside the pool if none is idle. */
     runUrgently,
-    /** Runs a question on the next free shell. When the signal aborts, the running command and its children are killed.
+    /** Runs a script on the next free shell. When the signal aborts, the running command and its children are killed.
      *  @throws cancelled or deadline_exceeded like the signal, unavailable. */
     async run(what: ShellRequest, signal: AbortSignal): Promise<ShellResult> {
       const shell = await pool.acquire(signal);
@@ -80,8 +80,8 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
 const maxShells = 12;
 const maxIdle = 4;
 
-/** Pool of busy and idle shells. For a caller that finds no idle shell another one is started; the caller gets that one or the first
- *  one released, since most questions take less time than starting a shell. */
+/** Pool of busy and idle shells. If no shell is idle, another one is started for the caller. The caller gets the new shell or the
+ *  first released one, since most scripts take less time than starting a shell. */
 export function createPool<T extends Pick<Shell, "usable" | "close">>(start: () => Promise<T>) {
   type Waiter = PromiseWithResolvers<T>;
   const idle: T[] = [];
@@ -102,7 +102,7 @@ export function createPool<T extends Pick<Shell, "usable" | "close">>(start: () 
       shells -= 1;
       waiting.delete(waiter);
       waiter.reject(error);
-      // If no shell is left that could be released, the next waiter needs one to be started.
+      // If no shell is left that could be released, one has to be started for the next waiter.
       const [next] = waiting;
       if (next && shells === 0) await startFor(next);
     }
@@ -138,7 +138,7 @@ export function createPool<T extends Pick<Shell, "usable" | "close">>(start: () 
   };
   return {
     acquireIdle,
-    /** Acquires a shell. @throws the error of starting one, if no other became free first; the signal's reason. */
+    /** Acquires a shell. @throws the error of starting a shell, if no other became free first; the signal's reason. */
     acquire,
     release,
   };

@@ -7,7 +7,7 @@ import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { programText } from "../../../src/lib/program-text.ts";
 import { visibleLine } from "../../../src/lib/visible-text.ts";
 
-/** A shell's answer to a question: its output and outcome. */
+/** Result of a script: its output and outcome. */
 export interface ShellResult {
   readonly stdout: Buffer;
   readonly stderr: Buffer;
@@ -20,7 +20,7 @@ export interface ShellRequest {
   readonly script: string;
   /** Shell words printed as the outcome, expanded after the script; default `"$?"`. */
   readonly outcome?: string;
-  /** Limit of each stream, bytes. */
+  /** Maximum size of each output stream, bytes; the rest is dropped. */
   readonly maxBytes: number;
 }
 
@@ -31,12 +31,13 @@ export interface ProcessGroup {
   readonly startTicks: string;
 }
 
-/** A POSIX shell on the target that answers one question after another. */
+/** A POSIX shell on the target that runs one script after another. */
 export interface Shell {
   readonly group: ProcessGroup;
-  /** True if the shell is alive and has answered its last question. */
+  /** True if the shell is alive and has completed its last script. */
   usable(): boolean;
-  /** Asks one question; there must not be another one in progress. When the signal aborts, the shell is no longer usable: its group has to be killed.
+  /** Runs a script; no other script may be in progress. If the signal aborts, the shell is no longer usable, and its process
+   *  group has to be killed.
    *  @throws unavailable when the shell or the link ends meanwhile. */
   run(question: ShellRequest, signal?: AbortSignal): Promise<ShellResult>;
   close(): void;
@@ -47,7 +48,7 @@ const maxPrefaceBytes = 4096;
 const maxQuotedBytes = 1024;
 
 /** Starts a shell in a session where `/bin/sh` reads commands from standard input.
- *  @throws failed_precondition when it is not a POSIX shell; the message quotes what a session printed that ended instead. */
+ *  @throws failed_precondition if it is not a POSIX shell. If the session ended instead, the message quotes what it printed. */
 export async function startShell(session: Session, signal?: AbortSignal): Promise<Shell> {
   const { channel, connection } = session;
   const pending: { now?: PendingRequest } = {};
@@ -108,7 +109,7 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
 
 type PendingRequest = ReturnType<typeof beginRequest>;
 
-/** Collects an answer: both streams end with the marker, independently of each other. */
+/** Collects a script's result: standard output and standard error end with the marker, independently of each other. */
 function beginRequest(maxBytes: number) {
   const marker = randomUUID();
   const [out, err] = [new ShellFrame(marker, maxBytes), new ShellFrame(marker, maxBytes)];
@@ -140,13 +141,14 @@ async function identifyGroup(run: Shell["run"], signal?: AbortSignal): Promise<P
   return { id: Number(id), startTicks };
 }
 
-/** @param printed output of the session, which may say why: cloud images let root's key run a command that names the user to log in as. */
+/** @param printed output of the session, which may contain the reason: on cloud images, root's key only runs a command that
+ *  prints which user to log in as. */
 function noPosixShell(cause?: unknown, printed = ""): CodedError {
   const line = visibleLine(clipText(printed));
   const quoted = line === "" ? "" : ` Its answer is "${line}": if that names another user, log in as that user.`;
   return new CodedError(
     "failed_precondition",
-    `the target gives this user no POSIX shell: /bin/sh must be one, and sshd must not force another command.${quoted}`,
+    `the target does not give this user a POSIX shell: /bin/sh must be one, and sshd must not force another command.${quoted}`,
     { cause },
   );
 }
@@ -156,8 +158,8 @@ export function killScript({ id, startTicks }: ProcessGroup, signal: "SIGTERM" |
   return `gl_kill ${id} ${startTicks} ${signal.slice("SIG".length)}`;
 }
 
-/** Parses a shell's output up to the last line of an answer, which has the marker (unknown to commands) and some words. Nothing follows that
- *  line before the next question, so only the end of the output is searched. */
+/** Parses a shell's output up to the last line of a script's result, which consists of the marker (unknown to commands) and some
+ *  words. Nothing follows that line before the next script, so only the end of the output is searched. */
 export class ShellFrame {
   readonly #marker: Buffer;
   readonly #kept: BoundedBuffer;
@@ -169,7 +171,7 @@ export class ShellFrame {
     this.#kept = new BoundedBuffer(limit);
   }
 
-  /** @returns the answer once complete: its bytes, and the words after the marker. */
+  /** @returns the complete result: the output, and the words after the marker; undefined while it is incomplete. */
   push(chunk: Buffer): { readonly data: Buffer; readonly words: readonly string[] } | undefined {
     const seen = Buffer.concat([this.#tail, chunk]);
     const at = seen.at(-1) === 0x0a ? seen.lastIndexOf(this.#marker) : -1;
@@ -197,7 +199,7 @@ const maxWordsBytes = 80;
  *  in ticks since boot; 0 if /proc does not show it. With sudo that process is sudo. */
 export const identifyScript = (): string => programText("providers/ssh/shell/identify.sh");
 
-/** Functions loaded into every shell: prelude.sh, and those of identify.sh and removal.sh. */
+/** Functions loaded into every shell, from prelude.sh, identify.sh and removal.sh. */
 export const prelude = (): string =>
   [programText("providers/ssh/shell/prelude.sh"), identifyScript(), programText("providers/ssh/shell/removal.sh")].join(
     "\n",

@@ -1,7 +1,7 @@
 import { CodedError, type ErrorCode, codeOfErrno } from "../../../src/lib/errors.ts";
 
-/** Messages for failed system calls in the C locale, of C libraries (glibc, musl) and shells. Programs behind a shell report errors
- *  only as text, which is mapped to codes here and nowhere else. */
+/** Messages of C libraries (glibc, musl) and shells for failed system calls, in the C locale. Programs behind a shell report
+ *  errors only as text, which is mapped to codes here and nowhere else. */
 const errorPatterns: readonly (readonly [RegExp, string])[] = [
   [/no such (file or directory|file)$|nonexistent directory$|directory nonexistent$/i, "ENOENT"],
   [/not a directory$/i, "ENOTDIR"],
@@ -41,7 +41,7 @@ export function codeOfMessage(stderr: string): ErrorCode {
   return codeOfErrno(errnoOfMessage(stderr));
 }
 
-/** A failed system call on the target, in Node's form. */
+/** Error of a failed system call on the target, in Node's form. */
 export interface SystemError extends Error {
   readonly code: string;
 }

@@ -27,11 +27,11 @@ export interface DialerOptions {
 const never = new AbortController().signal;
 /** Timeout for opening a connection, milliseconds: longer than the kernel's connect timeout, about 130 s. */
 const openTimeoutMs = 180_000;
-/** RFC 4254 §5.1: administratively prohibited. */
+/** Reason code of a refused channel: administratively prohibited (RFC 4254 §5.1). */
 const prohibited = 1;
 
-/** Creates `Host.dial`, which opens connections from the target as channels of the link. Uses a relay program instead if sshd does
- *  not forward, or if the socket belongs to root and the login is not root. */
+/** Creates `Host.dial`, which opens connections from the target as channels of the link. It uses a relay program instead if sshd
+ *  does not allow forwarding, or if the socket belongs to root and the login is not root. */
 export function createDialer({ link, spawn, privileges, clock }: DialerOptions): Host["dial"] {
   /** SSH connections on which sshd has already forwarded to a unix socket. */
   const forwarding = new WeakSet<Connection>();

@@ -76,7 +76,8 @@ export interface RootListener extends AsyncDisposable {
   open(path: string, signal: AbortSignal): Promise<void>;
 }
 
-/** Creates the directory of the inner socket. @returns undefined if the target has no suitable program. */
+/** Creates the directory of the inner socket, and prepares the listener. @returns undefined if the target has no suitable
+ *  program. */
 export async function prepareRootListener(
   { fs, run, spawn, user }: RootListenerOptions,
   { relays }: Privileges,

@@ -20,7 +20,7 @@ export interface ListenerOptions extends RootListenerOptions, ClockAndLog {
 
 type OnConnection = (connection: Duplex) => void;
 
-/** A connection on the target for which a channel is offered. */
+/** A connection on the target, for which sshd offers a channel. */
 interface OfferedChannel {
   readonly connection: Connection;
   take(): ClientChannel;
@@ -40,8 +40,8 @@ const [maxListenerConnections, maxChannels] = [2_048, 4_096];
 const fullWarning = "connection limit of a socket on the target reached; refusing further connections";
 const closeTimeoutMs = 1_000;
 
-/** Creates `Host.listen`, which binds sockets on the target and forwards their connections over the link. After a broken link the sockets
- *  are bound again, without their earlier connections. */
+/** Creates `Host.listen`, which binds sockets on the target and forwards their connections over the link. After the link has been
+ *  re-established, the sockets are bound again; their earlier connections are lost. */
 export function createListeners(options: ListenerOptions) {
   const { fs, clock, log } = options;
   return async (at: Address, onConnection: OnConnection, signal?: AbortSignal): Promise<HostListener> => {
@@ -78,7 +78,7 @@ export function createListeners(options: ListenerOptions) {
           forwarding = await bind(address);
           return watchLoss();
         } catch (err) {
-          // Without its link the listener can never be bound again, even if its owner has not closed it.
+          // If the link is closed, the listener can never be bound again, even if its owner has not closed it.
           if (closing.signal.aborted || options.link.state().kind === "closed") return;
           // The sshd process of the lost connection may hold the address until it detects the loss.
           if (!hasCode(err, "unavailable"))
@@ -92,7 +92,7 @@ export function createListeners(options: ListenerOptions) {
       if (lost.aborted) return void rebind();
       const forget = () => lost.removeEventListener("abort", onLost);
       const onLost = () => {
-        // The listener outlives many connections, and must not keep them.
+        // The listener outlives many connections, and must not keep them in memory.
         closing.signal.removeEventListener("abort", forget);
         void rebind();
       };
@@ -144,7 +144,7 @@ async function forward(
   }
 }
 
-/** Forwards a socket where the login user may not bind one. */
+/** Forwards a socket with sudo, since the login user may not bind it. */
 async function forwardAsRoot(
   options: ListenerOptions,
   { connection, accept }: { readonly connection: Connection; readonly accept: Accept },
@@ -198,7 +198,7 @@ function bindTcp(
       const onTcp = (to: { readonly destPort: number }, take: () => ClientChannel, refuse: () => void) => {
         if (to.destPort === bound) onConnection(take, refuse);
       };
-      // A connection may arrive together with the target's answer; without a handler it would never be answered.
+      // A connection may arrive together with the target's answer, so the handler must exist by then.
       client.on("tcp connection", onTcp);
       resolve({ port: bound, stop: () => client.off("tcp connection", onTcp) });
     });
@@ -208,7 +208,7 @@ function bindTcp(
 async function forwardUnix(connection: Connection, at: { readonly unix: string }, accept: Accept): Promise<Forwarding> {
   const { client } = connection;
   const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown, refuse: () => void) => {
-    // Typed as a server's channel, but it is a client's, as for TCP.
+    // ssh2's types declare a server's channel, but it is a client's, as for TCP.
     if (socketPath === at.unix) accept({ connection, take: () => take() as ClientChannel, refuse });
   };
   client.on("unix connection", onUnix);
@@ -227,7 +227,7 @@ async function forwardUnix(connection: Connection, at: { readonly unix: string }
   return { address: at, connection, stop };
 }
 
-/** Cancels a forwarding, unless the connection is lost, which has cancelled it anyway. */
+/** Cancels a forwarding. Does nothing on a lost connection, whose forwardings have ended. */
 async function cancelForwarding({ lost }: Connection, ask: (done: () => void) => unknown): Promise<void> {
   if (!lost.aborted) await new Promise<void>((resolve) => ask(() => resolve()));
 }

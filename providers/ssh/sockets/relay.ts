@@ -12,7 +12,7 @@ import { systemError } from "../shell/system-errors.ts";
 import { type Argv, command, commandWithoutDashes, interpreted, script } from "../../../src/seams/command.ts";
 
 /** Relays standard streams to a socket, with independent half-close; prints + once connected. sudo keeps the streams open, so
- *  that under sudo the peer's end of stream can be passed on only by exiting. */
+ *  under sudo the peer's end of stream can be passed on only by exiting. */
 const python = `
 import os, socket, sys, threading
 a = sys.argv[1:]
@@ -66,8 +66,8 @@ interface RelayCommand {
   readonly printsGreeting: boolean;
 }
 
-/** Returns the command of a relay to an address; for a socket with a long path it runs in the socket's directory. Undefined if the address
- *  is unsafe for the program. Pure. */
+/** Returns the command of a relay to an address; for a socket with a long path the command runs in the socket's directory.
+ *  Undefined if the program might misread the address. Pure. */
 export function socketRelayCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
   if (!("unix" in to) || !isLongSocketPath(to.unix)) return plainCommand(program, to);
   const { dir, base } = posix.parse(to.unix);

@@ -6,11 +6,12 @@ import type { ResizableAmounts } from "../../pod/pod-resources.ts";
 type Resources = NonNullable<ContainerStatus["resources"]>;
 type List = { [name: string]: string };
 
-/** Minimum amounts of runtimes: they cannot report amounts at or below these, so the spec's are shown. */
+/** Minimum amounts that runtimes can report. If an amount is at or below its minimum, the spec's amount is shown. */
 export const minCpuLimitMilli = 10;
 export const minCpuRequestMilli = 2;
 
-/** The resources of a container's status: the spec's amounts, overridden while it runs by the actual amounts that the runtime reports.
+/** Returns the resources for a container's status: the spec's amounts, or, while the container runs, the actual amounts that the
+ *  runtime reports.
  *  @param container with its allocated resources.
  *  @param known actual amounts from another source.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
@@ -42,7 +43,7 @@ function actualLimits(
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-/** Runtimes do not report memory requests. */
+/** Returns the actual requests. Runtimes do not report memory requests. */
 function actualRequests(
   wanted: List,
   linux: LinuxContainerResources | undefined,
@@ -54,7 +55,8 @@ function actualRequests(
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-/** The spec's own notation if the amounts are equal, or both are below the minimum; undefined without an amount. */
+/** Formats an amount of CPU, in the spec's notation if the amounts are equal or neither exceeds the minimum; undefined without an
+ *  amount. */
 function cpuText(milli: number | undefined, wanted: string | undefined, min: number): string | undefined {
   if (!milli) return undefined;
   const wantedMilli = quantityMilli(wanted ?? "0");

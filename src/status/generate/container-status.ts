@@ -17,7 +17,7 @@ import { mayHaveRun } from "../../pod/failed-starts.ts";
 export interface ContainerStatusInput {
   readonly pod: Pod;
   readonly observed: RuntimePod | undefined;
-  /** The last written status, the only source of some facts. */
+  /** The last written status: some facts are known from there only. */
   readonly previous: PodStatus | undefined;
   readonly failures: ReadonlyMap<string, StartFailure>;
   /** The newest readiness verdict of a container ID; undefined before the first. */
@@ -28,9 +28,9 @@ export interface ContainerStatusInput {
   readonly actualResources: (run: RuntimeStatus) => ResizableAmounts | undefined;
   /** Health of a container's resources; absent if the node does not report it. */
   readonly resourceHealth?: ((containerName: string) => ResourceStatuses) | undefined;
-  /** Show the signals that end containers (feature gate ContainerStopSignals). */
+  /** True to show the containers' stop signals (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
-  /** Mounts of image volumes show the image (feature gate ImageVolumeWithDigest). */
+  /** True to show the image of image volume mounts (feature gate ImageVolumeWithDigest). */
   readonly imageVolumeDigests: boolean;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
@@ -76,7 +76,7 @@ interface ContainerContext {
   readonly input: ContainerStatusInput;
 }
 
-/** The status of a container that the runtime does not have (any more). */
+/** Returns the status of a container that the runtime does not have (any more). */
 function fromPrevious(
   container: Container,
   before: ContainerStatus | undefined,
@@ -100,7 +100,7 @@ function fromPrevious(
   return { ...waiting, restartCount: restarts, lastState: { terminated: lostContainer(message) } };
 }
 
-/** The status of a container that was removed while all containers of its pod restart; undefined otherwise. */
+/** Returns the status of a container that was removed because all containers of its pod restart; undefined for any other. */
 function removedForRestart(
   kind: ContainerKind,
   known: ContainerStatus | undefined,
@@ -119,7 +119,7 @@ function removedForRestart(
   };
 }
 
-/** The status of a container whose exit was not observed. */
+/** Returns the terminated state of a container whose exit was not observed. */
 export function lostContainer(message: string): NonNullable<ContainerState["terminated"]> {
   return { exitCode: killedExitCode, reason: "ContainerStatusUnknown", message };
 }
@@ -157,7 +157,7 @@ function fromRuntime(
   };
 }
 
-/** Restart counts never decrease, not even if the runtime has removed older containers. */
+/** Returns the restart count, which never decreases, even if the runtime has removed older containers. */
 function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): number {
   const counted = Number(run.annotations[containerRestartCountAnnotation] ?? run.metadata?.attempt ?? 0) || 0;
   const known = before?.restartCount ?? 0;
@@ -166,7 +166,7 @@ function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): 
   return Math.max(known, counted);
 }
 
-/** The previous container's termination, from the last status: the runtime only has the newest. */
+/** Returns the termination of the previous container, from the last status, since the runtime only has the newest container. */
 function lastStateOf(containerID: string, before: ContainerStatus | undefined): ContainerState {
   if (before?.state?.terminated && before.containerID !== containerID) return { terminated: before.state.terminated };
   return before?.lastState?.terminated ? { terminated: before.lastState.terminated } : {};
@@ -206,15 +206,15 @@ function stateOf(
   }
 }
 
-/** Appended to the runtime's message about an interrupted start. */
+/** Text appended to the runtime's message about an interrupted start. */
 const mayHaveRunText = "the agent lost its connection to the runtime during the start, and the container may have run";
 
-/** @param nanoseconds since the epoch, as CRI has them. */
+/** Formats a time. @param nanoseconds since the epoch, as in CRI. */
 function formatTime(nanoseconds: bigint): string {
   return rfc3339(toMilliseconds(nanoseconds));
 }
 
-/** A container that failed to start is Waiting, with the reason; its last run moves to lastState. */
+/** Shows a container that failed to start as Waiting, with the reason; its last run moves to lastState. */
 function withFailure({ kind, container, newest, input }: ContainerContext, status: ContainerStatus): ContainerStatus {
   const { pod, observed, failures } = input;
   const exited = newest?.state === RuntimeState.CONTAINER_EXITED;
@@ -237,7 +237,8 @@ function withFailure({ kind, container, newest, input }: ContainerContext, statu
   };
 }
 
-/** Main containers are created only after every init container has succeeded. */
+/** Terminated state of an init container that the runtime no longer has: it has succeeded, since main containers have been
+ *  created. */
 const completedInit = {
   exitCode: 0,
   reason: "Completed",
@@ -252,8 +253,8 @@ function mainContainerCreated({ spec }: Pod, observed: RuntimePod | undefined): 
   });
 }
 
-/** Readiness by probe results; before the first one, the last status of the same container, so that restarting the agent changes
- *  nothing. */
+/** Sets the readiness by probe results, or, before the first result, as in the last status of the same container, so that
+ *  restarting the agent changes nothing. */
 function withReadiness({ kind, container, before, input }: ContainerContext, status: ContainerStatus): ContainerStatus {
   const running = status.state?.running !== undefined;
   const same = before !== undefined && before.containerID === status.containerID ? before : undefined;
@@ -277,8 +278,8 @@ function bareContainerId({ containerID = "" }: ContainerStatus): string {
   return containerID.slice(containerID.indexOf("://") + 3);
 }
 
-/** Mounts as in the spec; earlier ones are kept, since a container's mounts never change. Recursive read-only is taken from the
- *  runtime's report. */
+/** Returns the mounts of the spec; mounts in an earlier status are kept, since a container's mounts never change. Recursive
+ *  read-only is taken from the runtime's report. */
 function volumeMounts(
   container: Container,
   before: ContainerStatus | undefined,
@@ -296,7 +297,7 @@ function volumeMounts(
   };
 }
 
-/** Mounts of image volumes with the images that the runtime has mounted. (gate ImageVolumeWithDigest) */
+/** Adds to mounts of image volumes the images that the runtime has mounted. (gate ImageVolumeWithDigest) */
 function withImageDigests(
   { volumeMounts: mounts }: Pick<ContainerStatus, "volumeMounts">,
   { mounts: actual }: RuntimeStatus,

@@ -114,7 +114,7 @@ export function generateStatus(input: PodStatusInput): PodStatus {
   };
 }
 
-/** A final phase is kept; the API server's takes precedence. */
+/** Returns the pod's phase. A final phase is kept; the API server's takes precedence. */
 function stickyPhase(
   { pod, observed, previous, isTerminating }: PodStatusInput,
   statuses: readonly ContainerStatus[],
@@ -130,15 +130,15 @@ function mainContainerInSandbox({ spec }: Pod, observed: RuntimePod | undefined)
   return observed.containers.some((run) => names.has(containerNameOf(run)) && isInNewestSandbox(observed, run));
 }
 
-/** Reason and message belong to the phase and are kept with it. */
+/** Returns reason and message, which belong to the phase and are kept with it. */
 function phaseReason(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | "message"> {
   const reason = previous.reason || pod.status?.reason;
   const message = previous.message || pod.status?.message;
   return { ...(reason && { reason }), ...(message && { message }) };
 }
 
-/** Addresses of the host and of the pod: one per family, the host's primary family first. A hostNetwork pod has the host's. The last
- *  known ones are kept while no sandbox is ready, or the host's are unknown. */
+/** Returns the addresses of the host and of the pod: one per family, the host's primary family first. A hostNetwork pod has the
+ *  host's addresses. The last known addresses are kept while no sandbox is ready, or the host's are unknown. */
 function addresses(input: PodStatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "podIP" | "podIPs"> {
   const { pod, hostIPs } = input;
   const hosts = hostIPs.slice(0, 2);
@@ -149,8 +149,8 @@ function addresses(input: PodStatusInput): Pick<PodStatus, "hostIP" | "hostIPs" 
   };
 }
 
-/** The runtime's addresses, if it reports any for a hostNetwork pod, completed by the host's second one; otherwise the host's current
- *  ones, which may have changed since the pod started. */
+/** Returns the addresses that the runtime reports for a hostNetwork pod, completed by the host's second address. If it reports
+ *  none, these are the host's current addresses, which may have changed since the pod started. */
 function hostNetworkIPs({ observed, previous }: PodStatusInput, hosts: readonly string[]): readonly string[] {
   const [primary, secondary] = orderPodIPs(observed?.ips ?? [], hosts);
   if (primary === undefined) return hosts.length > 0 ? hosts : shownIPs(previous);
@@ -167,9 +167,10 @@ function shownIPs(previous: PodStatus | undefined): readonly string[] {
   return previous?.podIPs?.flatMap(({ ip }) => (ip ? [ip] : [])) ?? [];
 }
 
-/** Pod-level resources of a status: allocated, and actual. A pod without pod-level resources has the sums of its containers.
- *  @param inForce actual CPU and memory while the pod runs, as far as they may differ from the allocation; undefined for a pod that does
- *  not run.
+/** Returns the pod-level resources for a status: allocated, and actual. A pod without pod-level resources gets the sums of its
+ *  containers.
+ *  @param inForce actual CPU and memory while the pod runs, as far as they may differ from the allocation; undefined for a pod
+ *  that does not run.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-pod-resources/ */
 function podLevelResources(
   pod: Pod,
@@ -188,7 +189,7 @@ function podLevelResources(
 
 type PodLevelAmounts = Readonly<Record<"requests" | "limits", ResourceList>>;
 
-/** The pod-level amounts of the spec, completed by those of its cgroup. */
+/** Returns the pod-level amounts of the spec, completed by those of the pod's cgroup. */
 function shownWhileRunning(pod: Pod, inForce: Resources, total: PodLevelAmounts): PodLevelAmounts {
   const own = pod.spec.resources;
   const isReported = (amount: string | undefined, least: number) =>

@@ -32,7 +32,7 @@ export class SpdyClient {
   constructor(socket: Duplex) {
     this.#socket = socket;
     socket.on("error", () => undefined);
-    // Bytes read before a proper end may still be passing through the sink.
+    // After a proper end, bytes that were read before may still be in the sink.
     socket.once("close", () => socket.readableEnded || this.#endAll());
     socket.pipe(this.#sink());
   }
@@ -101,7 +101,7 @@ export class SpdyClient {
     return room;
   }
 
-  /** A reply only confirms the stream; its headers are not used. */
+  /** Handles a control frame. SYN_REPLY is ignored: it only confirms a stream. */
   #control(type: number, payload: Buffer, fin: boolean): void {
     if (payload.length < 4) return;
     const id = payload.readUInt32BE(0) & streamMask;
@@ -110,7 +110,7 @@ export class SpdyClient {
     if (type === frameType.rstStream || (fin && type !== frameType.ping)) this.#streams.get(id)?.receiveEnd();
   }
 
-  /** The server ends the connection. */
+  /** Ends all streams after the server has ended the connection. */
   #endAll(): void {
     this.#ended.abort();
     for (const stream of this.#streams.values()) stream.receiveEnd();

@@ -75,7 +75,7 @@ export class SpdyConnection {
     socket.pipe(this.#sink());
   }
 
-  /** Aborts when the connection ends: the client closed it, broke it off or violated the protocol, or it was closed here. */
+  /** Aborts when the connection ends: the client has closed or aborted it or violated the protocol, or it was closed here. */
   get gone(): AbortSignal {
     return this.#gone.signal;
   }
@@ -93,7 +93,7 @@ export class SpdyConnection {
     this.#socket.destroy();
   }
 
-  /** Fails everything that waits for the client. */
+  /** Fails all streams and pending replies: the client is lost. */
   #lose(error: CodedError): void {
     this.#closing = true;
     this.#idle.stop();
@@ -111,7 +111,7 @@ export class SpdyConnection {
     this.#socket.once("close", () => linger.cancel());
   }
 
-  /** Sink of the socket's bytes: frame by frame, each only after the previous one has been processed. */
+  /** Creates the sink of the socket's bytes, which handles one frame after another. */
   #sink(): Writable {
     return new Writable({
       write: (chunk: Buffer, _encoding, done) => void this.#receive(chunk, done),
@@ -228,7 +228,7 @@ export class SpdyConnection {
   }
 }
 
-/** Stream ID of a control frame. */
+/** Returns the stream ID of a control frame. */
 function streamId(payload: Buffer, atLeast: number): number {
   const id = uint32At(payload, 0, atLeast) & streamMask;
   if (id === 0) throw protocolError("control frame for stream 0");

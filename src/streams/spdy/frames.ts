@@ -12,7 +12,7 @@ export type ResetStatus = (typeof resetStatus)[keyof typeof resetStatus];
 export const goAwayStatus = { ok: 0, protocolError: 1 } as const;
 export type GoAwayStatus = (typeof goAwayStatus)[keyof typeof goAwayStatus];
 
-/** A complete control frame; or received bytes of a data frame, with `fin` on its last byte. */
+/** A complete control frame, or a piece of a data frame as received; `fin` is set on the frame's last piece. */
 export type SpdyFrame =
   | { readonly kind: "control"; readonly type: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly kind: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
@@ -33,8 +33,8 @@ export class FrameReader {
   #headFilled = 0;
   #body: FrameBody | undefined;
 
-  /** Frames and pieces of frames that a chunk completes. @throws CodedError invalid_argument for another version of SPDY, or a control
-   *  frame that is too long. */
+  /** Yields the frames and pieces of data frames that a chunk completes. @throws CodedError invalid_argument for another version
+   *  of SPDY, or a control frame that is too long. */
   *read(chunk: Buffer): Generator<SpdyFrame, void> {
     let rest = chunk;
     while (rest.length > 0) {
@@ -82,12 +82,12 @@ function continueFrame(body: FrameBody, part: Buffer): SpdyFrame | undefined {
   return whole ? { kind: "control", type, fin, payload } : undefined;
 }
 
-/** Error for a protocol violation of the peer. */
+/** Creates the error for a protocol violation by the peer. */
 export function protocolError(text: string): CodedError {
   return new CodedError("invalid_argument", `SPDY: ${text}`);
 }
 
-/** Header of a data frame of this length. */
+/** Encodes the header of a data frame of this length. */
 export function dataFrameHeader(id: number, bytes: number, fin: boolean): Buffer {
   const head = Buffer.allocUnsafe(frameHeaderBytes);
   head.writeUInt32BE(id, 0);
@@ -96,12 +96,12 @@ export function dataFrameHeader(id: number, bytes: number, fin: boolean): Buffer
   return head;
 }
 
-/** Frame that opens a stream, with the highest priority and no associated stream. */
+/** Encodes the frame that opens a stream, with the highest priority and no associated stream. */
 export function synStreamFrame(id: number, block: Buffer): Buffer {
   return controlFrame(frameType.synStream, Buffer.concat([uint32(id, 0), Buffer.alloc(2), block]));
 }
 
-/** Reply that accepts a stream. */
+/** Encodes the reply that accepts a stream. */
 export function synReplyFrame(id: number, block: Buffer): Buffer {
   return controlFrame(frameType.synReply, Buffer.concat([uint32(id), block]));
 }

@@ -6,12 +6,12 @@ import type { Headers } from "./header-block.ts";
 export interface StreamWire {
   /** Sends data on a stream; calls back when the transport has accepted it. */
   data(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void;
-  /** The stream has ended on this side; `whole` if both directions ended properly. */
+  /** Called when the stream has ended on this side. `whole` is true if both directions ended properly. */
   closed(id: number, whole: boolean): void;
 }
 
-/** One stream of a SPDY connection. Its readable side ends with the client's half-close; its writable side is this side's. A stream that
- *  the client resets, or whose connection breaks, fails with `cancelled`; its errors need no listener. */
+/** One stream of a SPDY connection. Its readable side ends with the client's half-close; its writable side sends to the client. A
+ *  stream that the client resets, or whose connection breaks, fails with `cancelled`; its errors need no listener. */
 export class SpdyStream extends Duplex {
   readonly id: number;
   readonly headers: Headers;
@@ -36,14 +36,14 @@ export class SpdyStream extends Duplex {
     return this.push(piece) ? undefined : this.#room.promise;
   }
 
-  /** The client has ended its direction of this stream. */
+  /** To be called when the client has ended its direction of this stream. */
   receiveEnd(): void {
     if (this.#finReceived || this.destroyed) return;
     this.#finReceived = true;
     this.push(null);
   }
 
-  /** The client has reset the stream, or is gone. */
+  /** To be called when the client has reset the stream, or is gone. */
   fail(error: CodedError): void {
     this.#lost = true;
     this.destroy(error);

@@ -6,7 +6,7 @@ import { type Idle, createIdle } from "../../lib/idle.ts";
 import { idleTimeoutMs } from "../timeouts.ts";
 
 export interface ChannelsDeps {
-  /** Paused; nothing has been read from it yet. */
+  /** The WebSocket, which is paused; nothing has been read from it yet. */
   readonly ws: WebSocket;
   /** True for text messages: the channel as a digit, the data in base64. */
   readonly base64: boolean;
@@ -15,10 +15,10 @@ export interface ChannelsDeps {
   readonly clock: Clock;
 }
 
-/** The channel for end messages. */
+/** Number of the channel for end messages. */
 const closeChannel = 255;
 const digitZero = 0x30;
-/** Maximum data in one sent message. */
+/** Maximum data in one sent message, bytes. */
 const maxPieceBytes = 1 << 16;
 /** WebSocket status of a normal end. */
 export const normalClosure = 1000;
@@ -121,7 +121,7 @@ export class Channels {
 
 interface ChannelWire {
   send(data: Buffer, done: (error?: Error | null) => void): void;
-  /** The buffer has room again. */
+  /** Called when the channel's buffer has room again. */
   more(): void;
 }
 
@@ -141,7 +141,7 @@ export class Channel extends Duplex {
     return this.destroyed || this.#ended || data.length === 0 || this.push(data);
   }
 
-  /** The client sends no more data. */
+  /** To be called when the client has ended the channel. */
   receiveEnd(): void {
     if (this.#ended || this.destroyed) return;
     this.#ended = true;

@@ -3,8 +3,8 @@ import type { WebSocket } from "ws";
 import { CodedError } from "../../lib/errors.ts";
 import { normalClosure } from "./channels.ts";
 
-/** The payload of binary messages as a stream: a connection within a WebSocket. It ends when the client closes the WebSocket, and ending
- *  it closes the WebSocket. @param ws paused; nothing has been read from it yet.
+/** Returns the payload of a WebSocket's binary messages as a stream: a connection within a WebSocket. It ends when the client
+ *  closes the WebSocket, and ending it closes the WebSocket. @param ws paused; nothing has been read from it yet.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
 export function tunnelStream(ws: WebSocket): Duplex {
   const stream = new Duplex({

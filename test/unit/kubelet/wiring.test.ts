@@ -40,7 +40,7 @@ test("gives an actor the clock, the log, and only the state and signals that the
 test("refuses to hand out the writer of a column a second time", () => {
   const partsOf = wireActors(state, createSignals(), { clock: fakeClock(), log: silentLog() });
   partsOf("pleg");
-  assert.throws(() => partsOf("pleg"), { message: "pleg: column podCache has a writer already" });
+  assert.throws(() => partsOf("pleg"), { message: "pleg: column podCache already has a writer" });
   partsOf("kubeletServer");
   partsOf("kubeletServer");
 });

@@ -83,7 +83,7 @@ test("reports SudoNeedsPassword if the root directory is not writable because su
   assert.equal((await claimed(false)).reason, "RootDirUnusable");
   const { reason, message } = await claimed(true);
   assert.equal(reason, "SudoNeedsPassword");
-  assert.match(message, /add a line\. As it is, --root-dir "\/var\/lib\/kubelet" is not writable/);
+  assert.match(message, /add a line\. Currently, --root-dir "\/var\/lib\/kubelet" is not writable/);
 });
 
 test("rejects a target where a kubelet responds, and releases the root directory", async () => {

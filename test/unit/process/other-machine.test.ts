@@ -27,12 +27,12 @@ test("refuses another machine, and says how to accept it", async () => {
   assert.equal(error.reason, "OtherMachine");
   assert.equal(
     error.message,
-    `the machine at this address is another one: its machine ID is ${second}, and the node was on ${first}: correct its address, or accept this machine with the annotation graftlet.dev/accept-machine=${second}`,
+    `another machine has this address: its machine ID is ${second}, but the node is bound to ${first}: correct its address, or accept this machine with the annotation graftlet.dev/accept-machine=${second}`,
   );
 });
 
 test("does not quote a file that contains no valid machine ID", async () => {
   await assert.rejects(machine("<b>x</b>")(first), {
-    message: /its machine ID is not valid, and .*: correct its address$/,
+    message: /its machine ID is not valid, but .*: correct its address$/,
   });
 });

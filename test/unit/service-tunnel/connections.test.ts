@@ -66,7 +66,7 @@ for (const [why, line] of [
   test(`refuses ${why}`, async (t) => {
     const { open, refused, dialled } = await setUp(t);
     await open(line).over;
-    assert.deepEqual([refused, dialled()], [["not an allowed source or destination"], 0]);
+    assert.deepEqual([refused, dialled()], [["source or destination is not allowed"], 0]);
   });
 
 for (const [why, line] of [

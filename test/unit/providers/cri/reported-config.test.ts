@@ -87,7 +87,7 @@ test("user namespaces need a handler that supports them", async () => {
   const able = { name: "runc", features: { userNamespaces: true } };
   const cases: readonly (readonly [{ name: string; features?: { userNamespaces: boolean } }[], RegExp | undefined])[] =
     [
-      [[], /^no handler of the container runtime has user namespaces: use containerd 2\.0/],
+      [[], /^no handler of the container runtime supports user namespaces: use containerd 2\.0/],
       [
         [{ name: "" }, { name: "runc", features: { userNamespaces: false } }],
         /^no handler .*, with runc 1\.2 or newer/,

@@ -79,7 +79,7 @@ test("reports handlers, cgroup driver and missing features from the daemon's inf
     (await capabilities.unsupportedReason("cpuLimit", signal())) ?? "",
     /cannot limit CPU time.*restart Docker/,
   );
-  assert.match((await capabilities.unsupportedReason("appArmor", signal())) ?? "", /no AppArmor/);
+  assert.match((await capabilities.unsupportedReason("appArmor", signal())) ?? "", /does not support AppArmor/);
   assert.match((await capabilities.unsupportedReason("swapLimit", signal())) ?? "", /only together with its memory/);
   assert.match(
     (await capabilities.unsupportedReason("imageVolume", signal())) ?? "",

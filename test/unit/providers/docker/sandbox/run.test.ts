@@ -126,7 +126,7 @@ test("a runtime class's handler must be a runtime of the daemon; otherwise the p
   }
   await assert.rejects(runDockerSandbox(deps, { ...request, runtimeHandler: "kata" }, signal()), {
     code: "invalid_argument",
-    message: /^the handler "kata" of the pod's runtime class is not a runtime .* which has runc, runsc: add it /,
+    message: /^the handler "kata" of the pod's runtime class is not among the runtimes .* \(runc, runsc\): add it /,
   });
   assert.deepEqual([...sandboxes.keys()], []);
 });

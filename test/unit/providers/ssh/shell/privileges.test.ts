@@ -65,7 +65,7 @@ test("starts shells in a session of their own if the SSH server gives them no pr
   assert.deepEqual(found.missing, []);
   const lacking = parsePrivileges(told("root", "root", "", "", "setsid ", "proc", "shared"), config);
   assert.equal(shellCommand(lacking), "exec /bin/sh");
-  assert.match(lacking.missing[0] ?? "", /no setsid program, so every command that is stopped drops the connection/);
+  assert.match(lacking.missing[0] ?? "", /no setsid program, so stopping a command drops the connection/);
 });
 
 test("rejects an invalid answer", () => {
