@@ -10,6 +10,7 @@ import { type HelmLab, loginSecret, release, startHelmLab } from "../harness/hel
 import { images } from "../harness/pods.ts";
 import { doctorKnows } from "./helm/doctor.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
+import { rollOut } from "./helm/roll-out.ts";
 
 const { namespace } = release;
 
@@ -255,7 +256,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await untilReady("edge-6");
     await cluster.apply(parrotOn("edge-6"));
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-6", "--timeout=55s"]);
-    await rollOut();
+    await rollOut(cluster, explain);
     await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=1"]);
     // The member with a pod stays.
     await untilSays("edge-5", "Ready", "Inactive");
@@ -265,36 +266,6 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await cluster.mustKubectl(gone, { timeoutMs: 130_000 });
     assert.equal(await cluster.get<Node>("node", "edge-6"), undefined);
   });
-
-  /** Changes the template of the pool with two members: their nodes restart in turn, and their pods run on. */
-  async function rollOut(): Promise<void> {
-    const { cluster } = lab;
-    const container = async () => (await cluster.get<Pod>("pod", "on-edge-6"))?.status?.containerStatuses?.[0];
-    const before = await container();
-    const spec = { template: { kubeletConfiguration: { maxPods: 77 } }, disruption: { maxUnavailable: 1 } };
-    await cluster.mustKubectl([
-      "patch",
-      "gnp",
-      "edge",
-      inNamespace,
-      "--type=merge",
-      `--patch=${JSON.stringify({ spec })}`,
-    ]);
-    const restarting = "{.status.updatedReplicas} {.status.conditions[0].reason}";
-    await cluster.waitFor(
-      "one node to run with the template, and the other not yet",
-      async () =>
-        (await cluster.mustKubectl(["get", "gnp", "edge", inNamespace, `--output=jsonpath=${restarting}`])) ===
-        "1 Progressing",
-      { explain },
-    );
-    const done = ["wait", "--for=condition=RolledOut", "gnp/edge", inNamespace, "--timeout=100s"];
-    await cluster.mustKubectl(done, { timeoutMs: 110_000 });
-    for (const name of ["edge-5", "edge-6"])
-      assert.equal((await cluster.get<Node>("node", name))?.status?.capacity?.["pods"], "77", name);
-    const { containerID, restartCount } = (await container()) ?? {};
-    assert.deepEqual([containerID, restartCount], [before?.containerID, before?.restartCount]);
-  }
 
   test("kubectl apply and an upgrade turn a node of the values into an object, without disturbing its pods", async () => {
     const { cluster, mustHelm } = lab;

@@ -110,7 +110,7 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
     (await cluster.kubectl(["get", `--raw=/api/v1/nodes/${name}/proxy/healthz`, as])).stderr;
   assert.match(await health("wide-1"), /no preferred addresses found/);
   assert.match(await health("other-1"), /only reach its own nodes/);
-  assert.equal(await remove("wide-1"), "");
+  assert.equal(await removeObject("wide-1"), "");
 
   // What belongs to a GraftedNode.
   const machine = {
@@ -140,6 +140,34 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
       JSON.stringify(body),
     );
   assert.equal(await patch("graftednode wide-1", { metadata: { finalizers: [] } }), "");
+
+  // What shows a node of the values.
+  const shown = (name: string, spec: object = {}, ssh: object = {}) => ({
+    apiVersion,
+    kind,
+    metadata: { name, namespace, labels: { "graftlet.dev/static": "fleet" } },
+    spec: { static: { release: "fleet", provider: "ssh" }, ssh: { host: "192.0.2.7", ...ssh }, ...spec },
+  });
+  const removeObject = async (name: string) =>
+    (await cluster.kubectl(["delete", "graftednode", name, `--namespace=${namespace}`, as])).stderr;
+  for (const object of [
+    shown("wide-2"),
+    shown("single", { static: null }),
+    shown("single", { static: { release: "x" } }),
+  ])
+    assert.notEqual(await create(object), "", JSON.stringify(object));
+  for (const object of [
+    shown("single", {}, { secretRef: { name: "wide-1-ssh" } }),
+    shown("single", {}, { proxyJump: [{ host: "192.0.2.8", secretRef: { name: "wide-1-ssh" } }] }),
+    shown("single", { poolRef: { name: "edge" } }),
+  ])
+    assert.match(await create(object), /may not choose the Secrets/, JSON.stringify(object));
+  assert.equal(await create(shown("single")), "");
+  assert.equal(await patch("graftednode single", { spec: { ssh: { host: "192.0.2.9" } } }), "");
+  const login = { secretRef: { name: "wide-1-ssh" } };
+  assert.match(await patch("graftednode single", { spec: { ssh: login } }), /may not choose the Secrets/);
+  assert.match(await removeObject("wide-1"), /the status of a GraftedNode and its own finalizer/);
+  assert.equal(await removeObject("single"), "");
 
   const secret = (name: string, more: object, owned = true) => ({
     apiVersion: "v1",
