@@ -21,7 +21,7 @@ const deed = (
   ...more,
 });
 
-test("counts an agent's writes of pods, without reads, others' writes and unfinished ones", () => {
+test("counts an agent's writes to pods, but not reads, unfinished requests or writes by others", () => {
   const deeds = [
     deed("patch", "pods", "start-1-0", { subresource: "status" }),
     deed("delete", "pods", "start-1-0"),
@@ -86,7 +86,7 @@ test("measures the CPU time of a busy process", () => {
   assert.ok(cpuSeconds(process.pid) - before <= (performance.now() - began) / 1000 + 0.05);
 });
 
-test("counts probe results of the selected pods, and wrong ones by expectation", () => {
+test("counts probe results of the selected pods, and those that differ from the expected result", () => {
   const line = (pod: string, container: string, result: string, value: number) =>
     `prober_probe_total{pod="${pod}",container="${container}",probe_type="Liveness",result="${result}"} ${value}`;
   const text = [

@@ -35,14 +35,14 @@ test("each block of commands names the test that runs it, or the reason why no t
   );
 });
 
-test("the tests that a mark names exist", () => {
+test("the tests named in marks exist", () => {
   const gone = commands.flatMap(({ mark, place }) =>
     testsIn(mark).flatMap((path) => (existsSync(join(root, path)) ? [] : [`${place}: ${path}`])),
   );
   assert.deepEqual(gone, []);
 });
 
-test("a test that runs a block contains the block's programs, verbs, flags and values", () => {
+test("a test that runs a block of commands contains its programs, verbs, flags and values", () => {
   const run = commands.filter(({ mark }) => mark.startsWith("_Run by ") && !isRunAsItStands(mark));
   assert.ok(run.length > 20);
   assert.deepEqual(run.flatMap(missingIn), []);
