@@ -219,7 +219,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(operand("||", "startsWith")),
     breaks: "Rotated logs of containers that are gone fill the disk.",
     assertion:
-      '"every minute removes dead containers except the newest of a name, with logs, rotated logs and links": Expected values to be strictly deep-equal',
+      '"every minute, removes dead containers except the newest of each name, with their logs, rotated logs and links": Expected values to be strictly deep-equal',
     foundBy: [unit("gc/garbage")],
   },
   {

@@ -71,7 +71,7 @@ export const resourceManagers: readonly Fault[] = [
     in: "unprepareClaims",
     mistake: become(operand("===", "size"), "1"),
     breaks: "A DRA driver takes a device back when the first of two pods that share it ends.",
-    assertion: '"prepares a shared claim once, and releases it after the last pod": the second pod uses it',
+    assertion: '"prepares a shared claim once, and unprepares it after the last pod": the second pod uses it',
     foundBy: [unit("dra/preparation")],
   },
 ];

@@ -61,7 +61,7 @@ function machineThatSays(...lines: readonly string[]) {
 
 const part = (name: string) => ({ base: "/v", below: name, target: `/pods/${name}` });
 
-test("unmounts a bind mount that leads outside its volume before returning; keeps the others", async () => {
+test("before returning, unmounts a bind mount that leads outside its volume, but keeps the others", async () => {
   const said = ["bound", "/v", "/pods/a", "bound", "/v", "/pods/b", ""];
   const host = machineThatSays(...said, "8:1 / /", "8:1 /v/a /pods/a", "8:1 /etc /pods/b");
   await host.fs.apply([

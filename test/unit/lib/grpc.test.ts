@@ -49,7 +49,7 @@ test("assembles a 4 MiB message in linear time", async () => {
   assert.ok(performance.now() - began < 2_000, `took ${performance.now() - began} ms`);
 });
 
-test("rejects a message over 4 MiB by its length prefix", async () => {
+test("rejects a message of more than 4 MiB by its length prefix", async () => {
   const prefix = Buffer.from([0, 0, 0x40, 0, 1]);
   await assert.rejects(messagesOf([prefix]), {
     code: "resource_exhausted",

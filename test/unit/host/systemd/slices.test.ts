@@ -15,7 +15,7 @@ const told = (limits: CgroupLimits, cgroups: 1 | 2, systemd: number) =>
   ]);
 
 // Output of opencontainers/cgroups v0.0.6 for the kubelet's resources.
-describe("conversion of limits to slice properties", () => {
+describe("limits as slice properties", () => {
   const all = {
     memoryBytes: 1 << 26,
     cpuShares: 512,
@@ -98,7 +98,7 @@ describe("conversion of limits to slice properties", () => {
   for (const [of, limits, cgroups, systemd, expected] of cases)
     it(`converts ${of}`, () => assert.deepEqual(told(limits, cgroups, systemd), expected));
 
-  it("rounds the quota in files as systemd does", () => {
+  it("rounds the quota in cgroup files as systemd does", () => {
     const quota = (cpuQuotaUs: number, cpuPeriodUs?: number) =>
       roundedLimits({ cpuQuotaUs, ...(cpuPeriodUs !== undefined && { cpuPeriodUs }) }).cpuQuotaUs;
     assert.deepEqual(

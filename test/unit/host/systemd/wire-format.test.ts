@@ -37,7 +37,7 @@ function raw(signature: string, body: Buffer): Buffer {
   return Buffer.concat([header, Buffer.alloc((8 - (header.length % 8)) % 8), body]);
 }
 
-test("encodes calls that an independent implementation decodes", () => {
+test("encodes calls so that an independent implementation decodes them", () => {
   const properties: readonly (readonly [string, readonly [string, unknown]])[] = [
     ["Wants", ["as", ["-.slice", "é.slice"]]],
     ["CPUAccounting", ["b", true]],
@@ -66,7 +66,7 @@ test("encodes calls that an independent implementation decodes", () => {
   ]);
 });
 
-test("decodes messages of either byte order, however they are chunked", () => {
+test("decodes messages of either byte order, regardless of how they are split into chunks", () => {
   const bytes = Buffer.concat([signal("uoss", 1, "/job/1", "é.slice", "done"), signal("b", true), signal("")]);
   for (const size of [1, 7, 64, bytes.length]) {
     const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) =>
