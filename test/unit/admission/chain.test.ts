@@ -202,7 +202,7 @@ const terms: [string, object[], boolean][] = [
   ["Gt", [byLabel("Gt", ["4"], "size")], true],
   ["Gt and an equal number", [byLabel("Gt", ["5"], "size")], false],
   ["Lt", [byLabel("Lt", ["10"], "size")], true],
-  ["Lt and a label that is no number", [byLabel("Lt", ["10"])], false],
+  ["Lt and a label that is not a number", [byLabel("Lt", ["10"])], false],
   ["an unknown operator", [byLabel("Near", ["a"])], false],
   ["In for a field", [byField("In", "node")], true],
   ["In for a field and two values", [byField("In", "node", "other")], false],
@@ -329,7 +329,7 @@ const conditions = (names: string): Rejection => ({
   message: `The node had condition: [${names}]. `,
 });
 
-test("node pressure rejects a new pod before all other checks and names every condition", async () => {
+test("under node pressure, rejects a new pod before all other checks, and names every condition", async () => {
   const pod = requesting({ cpu: "9" });
   assert.deepEqual(await admit({ pod, pressure: { disk: true } }), conditions("DiskPressure"));
   assert.deepEqual(await admit({ pod, pressure: { pid: true } }), conditions("PIDPressure"));

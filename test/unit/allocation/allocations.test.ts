@@ -95,7 +95,7 @@ test("after a restart, restores allocated and actuated resources, and notices a 
   assert.deepEqual((await start()).containerResources(large, run), cpu("200m"));
 });
 
-test("restores the allocation of a never resized pod from its containers, regardless of its current request", async () => {
+test("restores the allocation of a pod that was never resized from its containers, regardless of its current request", async () => {
   const { start, shows } = target();
   const run = running(podOf("100m"));
   shows(run);
@@ -184,7 +184,7 @@ test("restores the checkpointed allocation of a pod without containers after a r
   assert.equal(given(again.allocatedPod(podOf("900m"))), "100m");
 });
 
-test("counts at least a pod's actuated resources, even if its allocation is lower", async () => {
+test("counts a pod with at least its actuated resources, even if its allocation is lower", async () => {
   const { start, shows } = target();
   const allocations = await start();
   const [before, less, more] = [podOf("500m"), podOf("200m"), podOf("700m")];

@@ -9,7 +9,7 @@ import { aColumn } from "../../fakes/state.ts";
 import { countResizes, resizeConditions } from "../../../src/allocation/resize-states.ts";
 import { amounts, asking, cpuOf, rig } from "./rig.ts";
 
-test("allocates a fitting resize at once, with status and event; emits another event when actuated", async () => {
+test("allocates a resize that fits at once, with status and event, and emits another event once it is actuated", async () => {
   const { resize, events, woken, weighed, world, allocations, resizes, run, ask, seen, states } = rig();
   run(asking("p", "100m"), asking("q", "300m"));
   const pod = asking("p", "700m");
@@ -57,7 +57,7 @@ test("marks a resize of a Guaranteed pod as infeasible if the CPU or memory mana
   }
 });
 
-test("marks a memory resize of a container with swap as infeasible, without retries", async () => {
+test("marks a memory resize of a container with swap as infeasible, and does not retry it", async () => {
   const { events, store, resizes, run, decide, ask, states, weighed, measured, world, resize } = rig();
   const memory = (amount: string, restartPolicy?: string): Partial<TestPod["spec"]> => ({
     containers: [

@@ -22,7 +22,7 @@ test("counts a repeated event", () => {
   assert.match(first?.name ?? "", /^p\.[0-9a-f]{16}$/);
 });
 
-test("combines similar events from the tenth different message", () => {
+test("combines similar events from the tenth different message on", () => {
   const correlator = createEventCorrelator(fakeClock());
   const seen = Array.from({ length: 12 }, (_, i) => correlator.observe(happening(`m${i}`)));
   assert.equal(seen[8]?.message, "m8");

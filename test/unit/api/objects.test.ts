@@ -74,7 +74,7 @@ test("shares one watch between all pods and reads of an object", async () => {
   assert.equal(t.calls[0]?.query["fieldSelector"], "metadata.name=s");
 });
 
-test("ends the watch with the last pod that references the object", async () => {
+test("ends the watch when the last pod that references the object is gone", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   t.caches.register(wanting("b"));

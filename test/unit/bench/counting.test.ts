@@ -38,7 +38,7 @@ test("counts an agent's writes to pods, but not reads, unfinished requests or wr
   assert.deepEqual(writesIn(deeds, "system:node:bench", "start-1"), { pods: 2, events: 2, tokens: 1 });
 });
 
-test("reads CRI calls from containerd's own counters", () => {
+test("reads the numbers of CRI calls from containerd's counters", () => {
   const line = (method: string, count: number, service = "runtime.v1.RuntimeService") =>
     `grpc_server_started_total{grpc_method="${method}",grpc_service="${service}",grpc_type="unary"} ${count}`;
   const before = criCallsIn([line("Status", 3), line("Version", 3)].join("\n"));

@@ -123,7 +123,7 @@ test("sets no limit on huge pages for QoS cgroups", async () => {
   for (const [, { hugepages }] of set) assert.deepEqual(hugepages, { "2MB": 2 ** 62, "1GB": 2 ** 62 });
 });
 
-test("protects requested memory with feature gate MemoryQoS, if the policy says so", async () => {
+test("with the feature gate MemoryQoS, protects requested memory if the policy says so", async () => {
   const sized = (uid: string, memory: string, limits: ResourceList) =>
     aPod({ containers: [aContainer("c", { resources: { requests: { memory, cpu: "1" }, limits } })] }, { uid });
   const tiered = rig([], { reserves: true });

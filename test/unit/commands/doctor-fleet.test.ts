@@ -91,7 +91,7 @@ async function examined({ objects, pools = [], refusal, node, examine, signal = 
 const loginFile = ({ providerConfig }: NodeConfig) =>
   String((providerConfig as { readonly privateKeyFile?: unknown }).privateKeyFile);
 
-test("examines an object's machine with its pool's defaults, and stores its login only temporarily, away from the running process's files", async () => {
+test("examines an object's machine with its pool's defaults, and stores its login only temporarily and in separate files", async () => {
   const pool = {
     metadata: { name: "pool", namespace: "edge", uid: "p" },
     spec: { template: { ssh: { user: "ubuntu", port: 2200 }, kubeletConfiguration: { maxPods: 9 } } },

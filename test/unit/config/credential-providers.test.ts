@@ -20,7 +20,7 @@ function fileOf(...providers: readonly object[]): string {
 
 const filesWith = (...providers: readonly object[]) => ({ "/c.yaml": fileOf(...providers), "/bin/ecr": "" });
 
-test("reads a provider as a program in the directory, with its image patterns", () => {
+test("reads a provider with its program in the directory and its image patterns", () => {
   const env = [{ name: "AWS_PROFILE", value: "node" }];
   const { credentialProviders } = nodeOf(flags, filesWith({ ...ecr, args: ["get"], env }));
   assert.deepEqual(credentialProviders?.providers, [

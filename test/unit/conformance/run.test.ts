@@ -45,7 +45,7 @@ test("in a guest that is the node, runs the node suite for either agent, and the
   assert.equal(runsSuite("e2e_node", readOptions({ PROVIDER: "ssh-guest" })), false);
 });
 
-test("rejects an invalid variable by name", () => {
+test("rejects an invalid variable, and names it", () => {
   for (const [env, why] of [
     [
       { PROVIDER: "podman" },

@@ -57,7 +57,7 @@ test("containers reuse the CPUs of earlier init containers, but not those of sid
   assert.equal(formatCpus(sharedPool(policy, new Map([["p", own]]))), "0,4-7");
 });
 
-test("a pod keeps its CPUs, and no CPUs are assigned to a pod that does not fit", () => {
+test("a pod keeps its CPUs, and a pod that does not fit gets none", () => {
   const policy = policyOf(machine({ cores: 4 }), [0]);
   const before: Assignments = new Map([["p", new Map([["a", cpus(3)]])]]);
   const own = assignPod(policy, before, podOf("p", [asking("a", "1"), asking("b", "1")]));

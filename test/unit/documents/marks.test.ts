@@ -16,7 +16,7 @@ function missingIn(block: Block): readonly string[] {
   return [...words].filter((word) => !hasWord(text, word)).map((word) => `${block.place}: ${word}`);
 }
 
-test("commands are in console blocks, with a prompt", () => {
+test("commands in the documents are in console blocks and have a prompt", () => {
   assert.ok(commands.length > 60);
   const astray = blocks.filter(({ language, text }) =>
     language === "console" ? !text.startsWith("$ ") : /^(bash|sh|shell|zsh)$/.test(language) || text.startsWith("$ "),

@@ -258,7 +258,7 @@ test("emits one event for a Service that cannot be forwarded, and another one if
   await t.stop();
 });
 
-test("emits an event for a headless Service that selects a pod of the node", async () => {
+test("emits an event for a headless Service that selects a pod on the node", async () => {
   const t = await setUp();
   t.show("a");
   t.offerHeadless([

@@ -286,7 +286,7 @@ test("all of a pod's disk usage counts towards the sum of its containers' limits
   assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
 });
 
-test("logs of terminated containers count towards no limit", async () => {
+test("logs of terminated containers do not count towards any limit", async () => {
   const containers = [limited("a", "10Mi")];
   const pod = aPod({ containers, initContainers: [limited("first", "10Mi")] });
   await using t = await node([pod], { "uid-1/first": 30, "uid-1/a": 1 });
@@ -298,7 +298,7 @@ test("logs of terminated containers count towards no limit", async () => {
   assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
 });
 
-test("a memory-backed emptyDir counts towards its own limit only, not the pod's disk limit", async () => {
+test("a memory-backed emptyDir counts only towards its own limit, not the pod's disk limit", async () => {
   for (const medium of ["Memory", "HugePages-2Mi"]) {
     const volumes = [{ name: "m", emptyDir: { medium, sizeLimit: "60Mi" } }];
     await using t = await node([aPod({ containers: [limited("a", "10Mi")], volumes })], { "volumes/m": 50 });

@@ -95,7 +95,7 @@ const big = aPod({ terminationGracePeriodSeconds: 40 }, { name: "big", uid: "big
 const critical = aPod({ priority: 2_000_000_000 }, { name: "critical", uid: "critical" });
 const using = (memoryBytes: number): PodUsage => ({ memoryBytes, containers: new Map(), volumes: new Map() });
 
-test("evicts nothing and measures no pod when no threshold is met", async () => {
+test("evicts nothing and measures no pods if no threshold is met", async () => {
   const { world, did, cell, round } = node([small]);
   world.available = { "memory.available": 500, "nodefs.available": 500 };
   assert.equal(await round(), undefined);

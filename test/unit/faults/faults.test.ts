@@ -12,7 +12,7 @@ import { parseProgram } from "../../faults/program.ts";
 const project = join(import.meta.dirname, "..", "..", "..");
 const read = (path: string): string => readFileSync(join(project, path), "utf8");
 
-test("every fault changes one place of the sources, which still parse, and has a description and a unique name", () => {
+test("every fault changes one place in the sources so that they still parse, and has a description and a unique name", () => {
   using program = parseProgram(project);
   for (const fault of faults) {
     doesNotThrow(() => makeMistake(program, fault.in, fault.mistake), fault.name);

@@ -100,7 +100,7 @@ test("every minute, removes dead containers except the newest of each name, with
   assert.deepEqual(deps.tracer.spans, [{ name: "Containers/GarbageCollect", parent: "none", added: {} }]);
 });
 
-test("collects nothing while the target is unreachable", async () => {
+test("collects no garbage while the target is unreachable", async () => {
   const dead = ["old", "new"].map((id) => aStatus(c, exited, { id }));
   const { clock, calls, target, garbage } = rig(observe([aSandbox()], dead));
   const stop = new AbortController();
@@ -134,7 +134,7 @@ test("every minute, removes dangling log links, except those of live containers"
   assert.deepEqual(host.files.tree("/links"), [`/links/p_ns_c-${alive.id}.log`]);
 });
 
-test("removes old containers that never started, but no running or starting containers regardless of age", async () => {
+test("removes old containers that never started, but no running or starting containers, regardless of their age", async () => {
   const left = aStatus(c, created);
   const { clock, calls, garbage } = rig(
     observe([aSandbox()], [left, aStatus(c, running), aStatus(c, exited), aStatus(c, exited), aStatus(c, created)]),

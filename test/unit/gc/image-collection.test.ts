@@ -87,7 +87,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
   return { clock, events, removed, reasons, store, used, mounted, space, runtime, images, tracer, during };
 }
 
-test("above the high threshold, removes images until the low one, ordered by last use and then by first detection", async () => {
+test("above the high threshold, removes images down to the low one, by last use and then by first detection", async () => {
   const { clock, store, used, removed, reasons, space, events, tracer, during } = rig(["a", "b", "c"]);
   used.push("a", "b");
   const end = await during(0);

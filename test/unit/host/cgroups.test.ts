@@ -118,7 +118,7 @@ test("creates a cgroup below a prepared one without checks, and falls back to ch
   assert.equal(host.files.text("/sys/fs/cgroup/pids/kubepods/pod2/pids.max"), "42");
 });
 
-test("removes several cgroups, in one command or, if the runtime left cgroups below, recursively", async () => {
+test("removes several cgroups in one command, or with their child cgroups if the runtime left any", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const cgroups = await openCgroups(host, 2, never);
   for (const path of ["/kubepods/pod1/c1/init", "/kubepods/burstable/pod1"]) await cgroups.ensure(path, {}, never);

@@ -94,7 +94,7 @@ test("addresses: works without IPv6 and without a default route", async () => {
   assert.deepEqual(await targetAddresses(host, never), ["172.17.0.1", "192.168.0.12"]);
 });
 
-test("reads facts from the target's files, with Kubernetes' units and Go's names of architectures", async () => {
+test("reads facts from the target's files, in Kubernetes' units and with Go's names for architecture and operating system", async () => {
   const host = machine({
     "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n",
     "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",

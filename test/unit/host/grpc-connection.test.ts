@@ -94,7 +94,7 @@ test("if one caller aborts, the connection attempt continues for the other calle
   assert.equal(dials.length, 1);
 });
 
-test("attempts on a missing socket fail in Go's words, a tenth of a second apart", async (t) => {
+test("connection attempts to a missing socket fail in Go's words, a tenth of a second apart", async (t) => {
   const { path, dials, host } = await rig(t);
   const connection = createGrpcConnection({ host, clock }, path);
   const began = clock.monotonic();

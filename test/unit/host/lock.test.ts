@@ -106,7 +106,7 @@ test("acquires either all of several locks or none, including on directories; sh
   assert.equal(first.hasEnded(), true);
 });
 
-test("a holder keeps its locks while heartbeats arrive, and releases them when they stop", async (t) => {
+test("a holder keeps its locks while heartbeats arrive, and releases the locks when heartbeats stop", async (t) => {
   const clock = systemClock();
   const { spawn } = localHost({ clock });
   const host = { spawn };

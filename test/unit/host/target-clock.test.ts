@@ -72,7 +72,7 @@ test("does not query an unreachable target, but queries it as soon as it is reac
   assert.equal(t.ahead(), hour);
 });
 
-test("a target that does not answer blocks nothing, and the last offset is kept", async () => {
+test("a target that does not answer blocks nothing, and the last offset stays in use", async () => {
   await using t = start(undefined);
   await t.ready();
   assert.equal(t.ahead(), 0);

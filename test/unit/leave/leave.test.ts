@@ -324,7 +324,7 @@ test("if graftlet cannot be stopped, no target is cleaned", async () => {
   assert.deepEqual(t.done, ["cordon one", "cordon two"]);
 });
 
-test("reports a graftlet Pod that does not terminate, and tries the targets", async () => {
+test("reports a graftlet Pod that does not terminate, and still tries to clean the targets", async () => {
   const t = start([{ name: "lost", node: "other", labels: "app=graftlet" }]);
   assert.deepEqual(await t.run(), []);
   assert.ok(

@@ -61,7 +61,7 @@ for (const [where, bytes] of [
   ["prefix", framed("text").subarray(0, 3)],
   ["message", framed("text").subarray(0, 7)],
 ] as const)
-  test(`reports a response that ends within a ${where}, without a status`, async () => {
+  test(`reports a response without a status that ends within a ${where}`, async () => {
     await assert.rejects(messagesOf([bytes]), {
       message: "rpc error: code = Unavailable desc = error reading from server: EOF",
     });

@@ -17,7 +17,7 @@ test("allows a burst, then a fixed number of calls per second, in order", async 
   assert.deepEqual(passed, [0, 1, 2, 3, 4, 5]);
 });
 
-test("returns the token of a caller that stops waiting", async () => {
+test("gives back the token of a caller that stops waiting", async () => {
   const clock = fakeClock();
   const limit = createRateLimit(clock, { qps: 1, burst: 1 });
   await limit.wait();

@@ -20,7 +20,7 @@ function held() {
   return { stream, end };
 }
 
-test("frees a large block once it has been written, whatever its offset in the packet", async () => {
+test("frees a large block once it has been written, regardless of its offset in the packet", async () => {
   const { stream, end } = held();
   const blocks = [Buffer.alloc(size), Buffer.from(new ArrayBuffer(size + 20), 10, size)];
   for (const block of blocks) assert.equal(stream.write(block), false);

@@ -55,7 +55,7 @@ test("if several rotations behind in a log that Docker rotates, reads every file
   assert.equal(on.openFiles(), 0);
 });
 
-test("does not mistake a file that is rotated while being opened for another", async () => {
+test("does not confuse a file that is rotated while it is being opened with another file", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   let moved = false;

@@ -114,7 +114,7 @@ test("rotates a log that has reached the limit, but not a smaller one; reads all
   assert.deepEqual(at.said, []);
 });
 
-test("reads sizes without commands on the local machine", async () => {
+test("reads sizes on the local machine without running commands", async () => {
   await using at = await world(["full", "small", "gone"], true);
   await writeFile(at.log("full"), full);
   await writeFile(at.log("small"), full.slice(1));

@@ -22,7 +22,7 @@ async function start(options: Parameters<typeof fakeSystemd>[1] = {}, hasBus = t
   return { clock, host, systemd, cgroups, heard, read, [Symbol.asyncDispose]: () => cgroups[Symbol.asyncDispose]() };
 }
 
-test("starts a pod's slice with its limits below its parent; the cgroup files have the limits rounded as by systemd", async () => {
+test("starts a pod's slice with its limits below its parent; the cgroup files show the limits as systemd rounds them", async () => {
   await using t = await start();
   assert.equal(t.systemd.connections(), 0, "no connection before the first pod");
   await t.cgroups.create(pod, limits, never);
@@ -107,7 +107,7 @@ test("resets and restarts a slice that fails to start, and if it fails again, re
   });
 });
 
-test("waits at most 30 seconds for a job, and not after the caller aborts", async () => {
+test("waits at most 30 seconds for a job, and stops waiting when the caller aborts", async () => {
   await using t = await start();
   t.systemd.results.push("never");
   const late = assert.rejects(t.cgroups.ensure("/kubepods.slice", {}, never), { code: "deadline_exceeded" });

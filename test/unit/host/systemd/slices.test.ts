@@ -92,7 +92,13 @@ describe("limits as slice properties", () => {
     ["a limit of 0 tasks to 1 task", { pids: 0 }, 2, 252, [["TasksMax", "t", 1n]]],
     ["a limit of -1 tasks to no limit", { pids: -1 }, 2, 252, [["TasksMax", "t", infinity]]],
     ["a memory limit of -1 to no limit", { memoryBytes: -1 }, 2, 252, [["MemoryMax", "t", infinity]]],
-    ["a limit on huge pages to nothing, as it is set in the cgroup's files", { hugepages: { "2MB": 0 } }, 2, 252, []],
+    [
+      "a limit on huge pages to nothing, because it is set in the cgroup's files",
+      { hugepages: { "2MB": 0 } },
+      2,
+      252,
+      [],
+    ],
     ["no limits to no properties", {}, 1, 252, []],
   ];
   for (const [of, limits, cgroups, systemd, expected] of cases)
@@ -138,7 +144,7 @@ it("a new slice has a Wants dependency on its parent, enables accounting, and ha
   assert.ok(newSlice("a.slice", "-.slice", 1).some(({ name }) => name === "BlockIOAccounting"));
 });
 
-it("parses systemd versions of distributions", () => {
+it("parses the systemd versions of various distributions", () => {
   assert.deepEqual(["v245.4-1.fc32", "252.38-1~deb12u1", "245", "none"].map(versionOf), [245, 252, 245, 0]);
 });
 

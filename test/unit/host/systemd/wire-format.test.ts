@@ -89,7 +89,7 @@ test("skips an oversized message and decodes the next", () => {
   assert.deepEqual(heard.map(valuesOf), [[true]]);
 });
 
-test("skips a message whose header it cannot decode, as any user of the target may send one", () => {
+test("skips a message whose header it cannot decode, because any user of the target may send one", () => {
   const twice = signal("");
   const fields = Buffer.concat([twice.subarray(16), twice.subarray(16)]);
   const doubled = Buffer.concat([twice.subarray(0, 16), fields]);
