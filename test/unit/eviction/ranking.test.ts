@@ -30,7 +30,7 @@ test("memory: ranks by unknown usage, then usage over request, then low priority
   assert.deepEqual(order("memory.available", candidates), ["unknown", "much", "little", "important", "within"]);
 });
 
-test("counts overhead for pods with a request", () => {
+test("adds the overhead to a pod's request only if the pod has a request", () => {
   const overhead = { memory: "100" };
   const candidates = [
     candidate("within", { memoryBytes: 190 }, { ...requesting({ memory: "100" }), overhead }),
