@@ -104,7 +104,8 @@ export const faults: readonly Fault[] = [
     in: "hostPortsFree",
     mistake: negate(operand("&&", "protocol")),
     breaks: "Two pods get the same host port; a TCP server and a UDP server cannot use the same port number.",
-    assertion: '"host ports conflict by address, protocol and number": Expected values to be strictly deep-equal',
+    assertion:
+      '"host ports conflict if address, protocol and port number overlap": Expected values to be strictly deep-equal',
     foundBy: [unit("admission/chain")],
   },
   {
@@ -218,7 +219,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(operand("||", "startsWith")),
     breaks: "Rotated logs of containers that are gone fill the disk.",
     assertion:
-      '"every minute removes dead containers except the newest of a name, with logs, rotated logs and links": Expected values to be strictly deep-equal',
+      '"every minute, removes dead containers except the newest of each name, with their logs, rotated logs and links": Expected values to be strictly deep-equal',
     foundBy: [unit("gc/garbage")],
   },
   {
@@ -236,7 +237,7 @@ export const faults: readonly Fault[] = [
     mistake: become(property("environment"), "new Map()"),
     breaks: "Containers do not get the variables that name their devices, so NVIDIA's runtime adds no device.",
     assertion:
-      '"a container gets the environment, mounts and devices of its plugin, and reports device health": Expected values to be strictly deep-equal',
+      '"a container gets the environment, mounts and devices that its plugin returns, and its status shows device health": Expected values to be strictly deep-equal',
     foundBy: [unit("devices/allocate")],
   },
   {
@@ -298,7 +299,7 @@ export const faults: readonly Fault[] = [
     mistake: become(call("jitter"), "($ + 0.4)"),
     breaks: "A node's certificate is renewed only after it has expired, so the API server rejects the node.",
     assertion:
-      '"approves its own requests if permitted, but not invalid ones": never: () => certificate.current() !== first',
+      '"approves its own valid requests if permitted, but not invalid ones": never: () => certificate.current() !== first',
     foundBy: [unit("certificates/issued")],
   },
   {

@@ -9,7 +9,7 @@ export const resourceManagers: readonly Fault[] = [
     mistake: drop(operand("&&", "isSidecar")),
     breaks: "The main containers of a pod get the exclusive CPUs of its sidecars.",
     assertion:
-      '"containers reuse the CPUs of init containers before them; sidecars keep theirs": Expected values to be strictly deep-equal',
+      '"containers reuse the CPUs of earlier init containers, but not those of sidecars": Expected values to be strictly deep-equal',
     foundBy: [unit("cpus/static-policy")],
   },
   {
@@ -19,7 +19,7 @@ export const resourceManagers: readonly Fault[] = [
     breaks:
       "Containers without exclusive CPUs regain the CPUs of an ended pod only after ten seconds, and a restart forgets the release.",
     assertion:
-      '"moves running containers off CPUs that become exclusive, and back when these are released": Expected values to be strictly deep-equal',
+      '"moves running containers off CPUs that become exclusive, and back once they are released": Expected values to be strictly deep-equal',
     foundBy: [unit("cpus/manager")],
   },
   {
@@ -36,7 +36,7 @@ export const resourceManagers: readonly Fault[] = [
     mistake: drop(operand("&&", "isSidecar")),
     breaks: "The containers of a pod with pod-level resources get the exclusive CPUs of its sidecars.",
     assertion:
-      '"divides a pod\'s CPUs among its containers: those of init containers are reused, and sidecars keep theirs": Expected values to be strictly deep-equal',
+      '"divides a pod\'s CPUs among its containers, which reuse the CPUs of init containers but not those of sidecars": Expected values to be strictly deep-equal',
     foundBy: [unit("cpus/static-policy")],
   },
   {
@@ -71,7 +71,7 @@ export const resourceManagers: readonly Fault[] = [
     in: "unprepareClaims",
     mistake: become(operand("===", "size"), "1"),
     breaks: "A DRA driver takes a device back when the first of two pods that share it ends.",
-    assertion: '"prepares a shared claim once, and releases it after the last pod": the second pod uses it',
+    assertion: '"prepares a shared claim once, and unprepares it after the last pod": the second pod uses it',
     foundBy: [unit("dra/preparation")],
   },
 ];

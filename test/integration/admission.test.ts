@@ -120,7 +120,7 @@ describe("admission with the kubelet's reasons and messages", { concurrency: 4 }
     await lab.pods.ready("apparmor");
   });
 
-  test("rejects a pod for another operating system", async () => {
+  test("rejects a pod that requires a different operating system", async () => {
     await refused(
       "windows",
       { os: { name: "windows" } },

@@ -68,7 +68,7 @@ test("admits a pod that fits on the node", async () => {
   assert.equal(await admit({ pod: requesting({ cpu: "4", memory: "8Gi", "ephemeral-storage": "10Gi" }) }), undefined);
 });
 
-test("reads a fresh Node if none is cached, or uses the Node to be registered", async () => {
+test("fetches the Node if it is not cached, or uses the one that graftlet is about to register", async () => {
   const pod = requesting({ cpu: "5" });
   assert.equal((await admit({ pod, node: undefined }))?.reason, "OutOfcpu");
   assert.equal(await admit({ node: undefined }), undefined);
@@ -80,7 +80,7 @@ test("admits a static pod before the API server has been reached", async () => {
   assert.equal(await admit({ pod, node: undefined }), undefined);
 });
 
-test("rejects a pod for another operating system", async () => {
+test("rejects a pod that requires a different operating system", async () => {
   const labelled = await admit({ pod: aPod({}, { labels: { "kubernetes.io/os": "windows" } }) });
   assert.deepEqual(labelled, {
     reason: "PodOSSelectorNodeLabelDoesNotMatch",
@@ -97,7 +97,7 @@ test("rejects a pod for another operating system", async () => {
   );
 });
 
-test("strict supplemental groups need support by the runtime", async () => {
+test("supplementalGroupsPolicy Strict needs support from the runtime", async () => {
   const pod = aPod({ securityContext: { supplementalGroupsPolicy: "Strict" } });
   assert.equal((await admit({ pod }))?.reason, "SupplementalGroupsPolicyNotSupported");
   assert.equal(
@@ -106,7 +106,7 @@ test("strict supplemental groups need support by the runtime", async () => {
   );
 });
 
-test("resources: the first shortage is reported with its numbers", async () => {
+test("resources: reports the first shortage with its amounts", async () => {
   const others = [requesting({ cpu: "3900m" })];
   assert.deepEqual(await admit({ pod: requesting({ cpu: "500m" }), others }), {
     reason: "OutOfcpu",
@@ -126,7 +126,7 @@ test("resources: the first shortage is reported with its numbers", async () => {
   assert.equal(await admit({ others: [requesting({ cpu: "5" })] }), undefined);
 });
 
-test("resources: usage by other pods is not computed for resources that the pod does not request", async () => {
+test("resources: does not add up other pods' requests for resources that the pod does not request", async () => {
   // An invalid quantity fails the test if it is parsed.
   const others = [requesting({ memory: "unreadable" })];
   assert.equal(await admit({ others }), undefined);
@@ -145,7 +145,7 @@ test("resources: counts the largest init container and adds sidecars and overhea
   assert.equal((await admit({ pod: requesting({ cpu: "3" }, { overhead: { cpu: "2" } }) }))?.reason, "OutOfcpu");
 });
 
-test("device allocation failures come after sysctls and before the predicates", async () => {
+test("reports device allocation failures after forbidden sysctls and before scheduling predicates", async () => {
   const noDevices = { reason: "UnexpectedAdmissionError", message: "Allocate failed" };
   const pod = requesting({ cpu: "100" });
   assert.deepEqual(await admit({ pod, noDevices }), noDevices);
@@ -155,7 +155,7 @@ test("device allocation failures come after sysctls and before the predicates", 
   assert.equal((await admit({ pod: forbidden, noDevices }))?.reason, "SysctlForbidden");
 });
 
-test("extended resources that others added to the Node count as the API server shows them", async () => {
+test("takes the amounts of extended resources that other components added from the Node in the API server", async () => {
   const node = aNode({ status: { allocatable: { "example.com/dongle": "0", cpu: "0" } } });
   assert.equal(
     (await admit({ pod: requesting({ "example.com/dongle": "1" }), node }))?.reason,
@@ -164,7 +164,7 @@ test("extended resources that others added to the Node count as the API server s
   assert.equal(await admit({ pod: requesting({ cpu: "1" }), node }), undefined);
 });
 
-test("extended resources count only if the node has them; huge pages always", async () => {
+test("checks requests for extended resources only if the node has them, but always checks huge pages", async () => {
   const allocatable = { cpu: "4", pods: "10", "example.com/gpu": "1" };
   assert.equal(
     (await admit({ pod: requesting({ "example.com/gpu": "2" }), allocatable }))?.reason,
@@ -177,7 +177,7 @@ test("extended resources count only if the node has them; huge pages always", as
   );
 });
 
-test("node selector and affinity are checked again with a fresh Node", async () => {
+test("checks node selector and affinity against a freshly fetched Node before rejecting", async () => {
   const pod = aPod({ nodeSelector: { disk: "ssd" } });
   assert.deepEqual(await admit({ pod }), affinityRefusal);
   assert.equal(await admit({ pod, node: aNode({}, { disk: "ssd" }) }), undefined);
@@ -202,7 +202,7 @@ const terms: [string, object[], boolean][] = [
   ["Gt", [byLabel("Gt", ["4"], "size")], true],
   ["Gt and an equal number", [byLabel("Gt", ["5"], "size")], false],
   ["Lt", [byLabel("Lt", ["10"], "size")], true],
-  ["Lt and a label that is no number", [byLabel("Lt", ["10"])], false],
+  ["Lt and a label that is not a number", [byLabel("Lt", ["10"])], false],
   ["an unknown operator", [byLabel("Near", ["a"])], false],
   ["In for a field", [byField("In", "node")], true],
   ["In for a field and two values", [byField("In", "node", "other")], false],
@@ -228,7 +228,7 @@ test("rejects a pod bound to another node", async () => {
   );
 });
 
-test("host ports conflict by address, protocol and number", async () => {
+test("host ports conflict if address, protocol and port number overlap", async () => {
   const withPort = (port: { hostIP?: string; protocol?: string; hostPort?: number }) =>
     aPod({ containers: [aContainer("c", { ports: [{ containerPort: 80, ...port }] })] });
   const clash = predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports");
@@ -244,7 +244,7 @@ test("host ports conflict by address, protocol and number", async () => {
   assert.equal(await admit({ pod: withPort({}), others: [withPort({})] }), undefined);
 });
 
-test("NoExecute taints must be tolerated; others are left to the scheduler", async () => {
+test("rejects pods that do not tolerate a NoExecute taint; leaves other taints to the scheduler", async () => {
   const tainted = (effect: string) => aNode({ spec: { taints: [{ key: "k", value: "v", effect }] } });
   const refusal = predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate");
   assert.deepEqual(await admit({ node: tainted("NoExecute") }), refusal);
@@ -276,7 +276,7 @@ test("NoExecute taints must be tolerated; others are left to the scheduler", asy
   );
 });
 
-test("reports the first of several rejections and does not refresh the Node needlessly", async () => {
+test("reports the first of several reasons for rejection, and does not refetch the Node needlessly", async () => {
   const pod = requesting({ cpu: "9" }, { nodeSelector: { disk: "ssd" } });
   assert.equal((await admit({ pod }))?.reason, "OutOfcpu");
 });
@@ -287,7 +287,7 @@ test("a forbidden sysctl is reported before any other rejection; allowed unsafe 
   assert.equal((await admit({ pod: aPod(sysctls("kernel.msgmax")) }))?.reason, "NodeName");
 });
 
-test("a critical pod preempts for all shortages, unless another check rejects it", async () => {
+test("a critical pod preempts other pods for every resource in short supply, unless another check rejects it", async () => {
   const asked: string[][] = [];
   const makeRoom: Preempt = async (_pod, _others, short) => {
     asked.push(short.map(({ resource }) => resource));
@@ -329,7 +329,7 @@ const conditions = (names: string): Rejection => ({
   message: `The node had condition: [${names}]. `,
 });
 
-test("node pressure rejects a new pod before all other checks and names every condition", async () => {
+test("under node pressure, rejects a new pod before all other checks, and names every condition", async () => {
   const pod = requesting({ cpu: "9" });
   assert.deepEqual(await admit({ pod, pressure: { disk: true } }), conditions("DiskPressure"));
   assert.deepEqual(await admit({ pod, pressure: { pid: true } }), conditions("PIDPressure"));
@@ -366,7 +366,7 @@ test("critical, static and already started pods are admitted under any pressure"
   assert.equal(await admit({ pod: begun, pressure }), undefined);
 });
 
-test("rejects all pods, critical ones too, while the node shuts down, after every other reason", async () => {
+test("rejects all pods, even critical ones, while the node shuts down, but reports any other reason first", async () => {
   const refusal = { reason: "NodeShutdown", message: "Pod was rejected as the node is shutting down." };
   assert.deepEqual(await admit({ goingDown: true }), refusal);
   assert.deepEqual(await admit({ goingDown: true, pod: aPod({ priority: 2_000_000_000 }) }), refusal);
@@ -376,7 +376,7 @@ test("rejects all pods, critical ones too, while the node shuts down, after ever
   assert.equal((await admit({ goingDown: true, pod: profiled }))?.reason, "AppArmor");
 });
 
-test("rejects a user namespace in the host's network, which the node does not declare", async () => {
+test("rejects a pod with a user namespace and host networking, because the node does not declare that feature", async () => {
   assert.deepEqual(await admit({ pod: aPod({ hostNetwork: true, hostUsers: false }) }), {
     reason: "PodFeatureUnsupported",
     message: "Pod requires node features that are not available: UserNamespacesHostNetworkSupport",

@@ -7,7 +7,7 @@ const implicit = "deviceclass.resource.kubernetes.io/gpu.example.com";
 const explicit = "example.com/gpu";
 const requests = { [implicit]: "1", [explicit]: "1", cpu: "5" };
 
-test("a resource that a ResourceClaim provides is not requested from the node, whatever the node's capacity", () => {
+test("does not count a resource provided by a ResourceClaim against the node, regardless of the node's capacity", () => {
   const lacking = (...claimed: readonly string[]) => {
     const requestMappings = claimed.map((resourceName) => ({ containerName: "c", resourceName, requestName: "r" }));
     const status =

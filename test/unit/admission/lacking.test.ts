@@ -23,7 +23,7 @@ function lackingOnly(lacked: string) {
   return createFieldChecker(async (feature) => (feature === lacked ? "not root" : undefined));
 }
 
-test("a service account token owned by the pod's user needs a target where file owners can be changed", async () => {
+test("a service account token owned by the pod's user needs a target where graftlet can change file owners", async () => {
   const served = lackingOnly("fileOwner");
   const fieldsOf = async (...given: Parameters<typeof aPod>) =>
     (await served.unsupportedFields(aPod(...given), never)).map(({ field, why }) => `${why}: ${field}`);
@@ -35,7 +35,7 @@ test("a service account token owned by the pod's user needs a target where file 
   assert.deepEqual(await fieldsOf({ volumes: [], securityContext: { runAsUser: 1000 } }), [], "no token");
 });
 
-test("fsGroup needs a target where file owners can be changed", async () => {
+test("fsGroup needs a target where graftlet can change file owners", async () => {
   const served = lackingOnly("fileOwner");
   const grouped = async (...volumes: Volume[]) =>
     (await served.unsupportedFields(aPod({ volumes, securityContext: { fsGroup: 2000 } }), never)).map(
@@ -49,7 +49,7 @@ test("fsGroup needs a target where file owners can be changed", async () => {
   );
 });
 
-test("image volumes need no privilege on the target: the runtime mounts them", async () => {
+test("image volumes need no privileges on the target, because the runtime mounts them", async () => {
   const volumes = [{ name: "i", image: { reference: "busybox:1" } }];
   const volumeMounts = [{ name: "i", mountPath: "/i", subPath: "bin" }];
   const pod = aPod({ volumes, securityContext: { fsGroup: 2000 }, containers: [aContainer("c", { volumeMounts })] });
@@ -60,7 +60,7 @@ test("image volumes need no privilege on the target: the runtime mounts them", a
   ]);
 });
 
-test("ResourceClaims need a runtime that injects CDI devices, also those for extended resources", async () => {
+test("ResourceClaims, including those for extended resources, need a runtime that injects CDI devices", async () => {
   const check = createFieldChecker(async (feature) => feature);
   const claiming = aPod({ resourceClaims: [{ name: "gpu", resourceClaimName: "gpu" }] });
   assert.deepEqual(await check.unsupportedFields(claiming, never), [
@@ -106,17 +106,17 @@ test("subPaths and huge pages need a target where graftlet can mount", async () 
   );
 });
 
-test("no field is unsupported on a runtime with all features", async () => {
+test("supports every field on a runtime with all features", async () => {
   assert.deepEqual(await createFieldChecker().unsupportedFields(demanding, never), []);
 });
 
-test("an unsupported feature is reported by the field that requests it, with the runtime's reason", async () => {
+test("reports an unsupported feature with the name of the requesting field and the runtime's reason", async () => {
   assert.deepEqual(await lackingOnly("privileged").unsupportedFields(demanding, never), [
     { field: "spec.containers[0].securityContext.privileged", why: "not root" },
   ]);
 });
 
-test("detects each feature in every field that can request it; Unconfined requests none", async () => {
+test("detects each feature in every field that can request it, except if the profile is Unconfined", async () => {
   const served = createFieldChecker(async (feature) => feature);
   assert.deepEqual(
     (await served.unsupportedFields(demanding, never)).map(({ field, why }) => `${why} ${field}`),
@@ -130,7 +130,7 @@ test("detects each feature in every field that can request it; Unconfined reques
   );
 });
 
-test("CPU limits require nothing if they are not enforced; a limit of 0 never does", async () => {
+test("CPU limits need no support from the runtime if they are 0 or not enforced", async () => {
   const limited = (limits: Record<string, string>) => ({
     metadata: demanding.metadata,
     spec: { containers: [{ name: "c", image: "i", resources: { limits } }] },

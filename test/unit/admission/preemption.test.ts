@@ -31,7 +31,7 @@ function chosen(
   return "unmet" in victims ? victims.unmet : victims.pods.map(({ metadata }) => metadata.uid);
 }
 
-test("preempts worse QoS classes first, better ones only for the remaining need", () => {
+test("preempts pods of lower QoS classes first, and of higher ones only for what is still missing", () => {
   const others = [
     guaranteed("safe", { cpu: "1", memory: "1Gi" }),
     holding("burst", { cpu: "500m" }),
@@ -48,7 +48,7 @@ test("preempts worse QoS classes first, better ones only for the remaining need"
   assert.deepEqual(chosen(others, [cpu(2_000)]), [cpu(500)]);
 });
 
-test("preempts as few pods of a class as possible: the closest fit, on a tie the smaller", () => {
+test("preempts as few pods of a class as possible: the closest fit first, and the smaller pod on a tie", () => {
   const others = [
     holding("small", { cpu: "100m" }),
     holding("large", { cpu: "900m" }),
@@ -60,13 +60,13 @@ test("preempts as few pods of a class as possible: the closest fit, on a tie the
   assert.deepEqual(chosen(others, [cpu(250), { resource: "memory", quantity: 2 ** 20 }]), ["heavy"]);
 });
 
-test("pod overhead counts as freed only for requested resources", () => {
+test("counts a pod's overhead as freed only for resources that its containers request", () => {
   const overhead = { cpu: "250m" };
   assert.deepEqual(chosen([holding("idle", {}, {}, { overhead })], [cpu(100)]), [cpu(100)]);
   assert.deepEqual(chosen([holding("burst", { cpu: "100m" }, {}, { overhead })], [cpu(300)]), ["burst"]);
 });
 
-test("critical pods are preempted only by a higher priority", () => {
+test("preempts critical pods only for pods of a higher priority", () => {
   const system = (priority?: number) => guaranteed("system", { cpu: "1" }, priority === undefined ? {} : { priority });
   assert.deepEqual(chosen([system(2_000_000_000)], [cpu(100)]), [cpu(100)]);
   const node = aPod({ priority: 2_000_001_000 });
@@ -75,7 +75,7 @@ test("critical pods are preempted only by a higher priority", () => {
   assert.deepEqual(chosen([system()], [cpu(100)]), ["system"]);
 });
 
-test("uses the QoS class of the pod's status, not that of resized amounts", () => {
+test("uses the QoS class in the pod's status, not the one that its resized resources would give", () => {
   const shown = { ...guaranteed("g", { cpu: "1", memory: "1Gi" }), status: { qosClass: "Burstable" } };
   assert.deepEqual(chosen([shown, guaranteed("h", { cpu: "1", memory: "1Mi" })], [cpu(100)]), ["g"]);
 });

@@ -25,7 +25,7 @@ const tables: [string, object][] = [
 ];
 
 for (const [name, decisions] of tables) {
-  test(`every field of ${name} has a decision whether it is supported`, () => {
+  test(`the table of supported fields covers every field of ${name}`, () => {
     const model: { getAttributeTypeMap?: () => { baseName: string }[] } | undefined = new Map<string, object>(
       Object.entries(models),
     ).get(name);
@@ -41,7 +41,7 @@ const fieldsOf = async (spec: Partial<PodSpec>) => (await unserved(spec)).map(({
 const exec = { exec: { command: ["true"] } };
 const mount = { name: "v", mountPath: "/v" };
 
-test("a pod with API server defaults is supported", async () => {
+test("supports a pod with only the API server's defaults", async () => {
   assert.deepEqual(
     await fieldsOf({
       dnsPolicy: "ClusterFirst",
@@ -131,7 +131,7 @@ for (const [field, spec] of heldFields) {
   });
 }
 
-test("an unsupported volume type is reported with the volume's name", async () => {
+test("reports an unsupported volume type with the volume's name", async () => {
   const volumes = [
     { name: "ok", emptyDir: {} },
     { name: "data", fc: { targetWWNs: ["500a0982991b8dc5"], lun: 0 } },

@@ -22,7 +22,7 @@ function refusal(
   return refused?.message;
 }
 
-test("safe sysctls are allowed, with dots or slashes, on kernels that namespace them", () => {
+test("allows safe sysctls, written with dots or slashes, on kernels that namespace them", () => {
   assert.equal(refusal("kernel.shm_rmid_forced"), undefined);
   assert.equal(refusal("net/ipv4/tcp_syncookies"), undefined);
   assert.equal(refusal("net.ipv4.tcp_rmem", {}, [], "4.15.0"), undefined);
@@ -30,7 +30,7 @@ test("safe sysctls are allowed, with dots or slashes, on kernels that namespace 
   assert.equal(refusal("net.ipv4.ip_local_port_range", {}, [], "unknown"), undefined);
 });
 
-test("unsafe sysctls must be allowed by name or by prefix", () => {
+test("allows unsafe sysctls only if they are listed by name or prefix", () => {
   assert.equal(refusal("kernel.msgmax"), 'forbidden sysctl: "kernel.msgmax" not allowlisted');
   assert.equal(refusal("kernel.msgmax", {}, ["kernel.msg*"]), undefined);
   assert.equal(refusal("net.core.somaxconn", {}, ["kernel.msg*", "net/core/somaxconn"]), undefined);
@@ -49,7 +49,7 @@ test("rejects sysctls of the host's namespaces", () => {
   assert.equal(refusal("kernel.msgmax", { hostNetwork: true }, ["kernel.msg*"]), undefined);
 });
 
-test("dots inside a segment of a slash-separated sysctl name are kept", () => {
+test("keeps dots inside the segments of a sysctl name separated by slashes", () => {
   assert.equal(sysctlName("net/ipv4/conf/eth0.100/rp_filter"), "net.ipv4.conf.eth0/100.rp_filter");
   assert.equal(sysctlName("net.ipv4.conf.eth0/100.rp_filter"), "net.ipv4.conf.eth0/100.rp_filter");
 });

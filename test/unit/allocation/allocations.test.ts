@@ -54,7 +54,7 @@ function target() {
   return { host, start, shows, lines, clock };
 }
 
-test("allocates a new pod's request without writing a record", async () => {
+test("allocates the requested resources to a new pod without writing a record", async () => {
   const { host, start } = target();
   const allocations = await start();
   const pod = podOf("100m");
@@ -64,7 +64,7 @@ test("allocates a new pod's request without writing a record", async () => {
   assert.deepEqual(host.files.changes, []);
 });
 
-test("applies an allocation to containers that start later; running ones keep theirs until it is actuated", async () => {
+test("applies a new allocation to containers that start later; running containers keep the old one until it is actuated", async () => {
   const { start, shows } = target();
   const allocations = await start();
   const [before, after] = [podOf("100m"), podOf("200m")];
@@ -79,7 +79,7 @@ test("applies an allocation to containers that start later; running ones keep th
   assert.deepEqual(allocations.containerResources(after, old), cpu("200m"));
 });
 
-test("restores allocated and actuated resources, and a changed request, after a restart", async () => {
+test("after a restart, restores allocated and actuated resources, and notices a changed request", async () => {
   const { start, shows } = target();
   const first = await start();
   const [small, large, larger] = [podOf("100m"), podOf("200m"), podOf("300m")];
@@ -95,7 +95,7 @@ test("restores allocated and actuated resources, and a changed request, after a 
   assert.deepEqual((await start()).containerResources(large, run), cpu("200m"));
 });
 
-test("restores the allocation of a never resized pod from its containers, regardless of its current request", async () => {
+test("restores the allocation of a pod that was never resized from its containers, regardless of its current request", async () => {
   const { start, shows } = target();
   const run = running(podOf("100m"));
   shows(run);
@@ -105,7 +105,7 @@ test("restores the allocation of a never resized pod from its containers, regard
   assert.deepEqual(allocations.containerResources(podOf("200m"), run), cpu("100m"));
 });
 
-test("reads the allocation of a kubelet's pod from the kubelet's checkpoints", async () => {
+test("reads the allocation of a pod that a kubelet started from the kubelet's checkpoints", async () => {
   const { host, start, shows } = target();
   const checkpoint = (amount: string) => {
     const entries = { "uid-1": { ContainerResources: { c: cpu(amount) }, PodLevelResources: null } };
@@ -121,7 +121,7 @@ test("reads the allocation of a kubelet's pod from the kubelet's checkpoints", a
   assert.deepEqual(allocations.containerResources(podOf("200m"), run), cpu("100m"));
 });
 
-test("treats the request at the time of adding the pod as actuated without any record", async () => {
+test("without a record, treats the resources requested when the pod was added as actuated", async () => {
   const { host, start, shows } = target();
   host.files.put("/root/allocated_pods_state", { data: "{torn" });
   const run = running(podOf("100m"), "c-1", false);
@@ -132,7 +132,7 @@ test("treats the request at the time of adding the pod as actuated without any r
   assert.deepEqual(allocations.containerResources(podOf("200m"), run), cpu("100m"));
 });
 
-test("renames a corrupt record, and uses the resources that containers were created with", async () => {
+test("renames a corrupt record, and uses the resources with which the containers were created", async () => {
   const { host, start, shows, lines } = target();
   shows(running(podOf("100m")));
   for (const torn of ['{"version":1,"pods":{', '{"version":2,"pods":{}}']) {
@@ -146,7 +146,7 @@ test("renames a corrupt record, and uses the resources that containers were crea
   assert.match(lines[0] ?? "", /cannot parse the resource record; renaming it/);
 });
 
-test("keeps records of pods that have not been added yet; drops those of pods that are gone", async () => {
+test("keeps records of pods that have not been added yet, and drops records of pods that are gone", async () => {
   const { start, shows } = target();
   const first = await start();
   const other = (amount: string): TestPod => ({
@@ -184,7 +184,7 @@ test("restores the checkpointed allocation of a pod without containers after a r
   assert.equal(given(again.allocatedPod(podOf("900m"))), "100m");
 });
 
-test("counts at least a pod's actuated resources, even if its allocation is lower", async () => {
+test("counts a pod with at least its actuated resources, even if its allocation is lower", async () => {
   const { start, shows } = target();
   const allocations = await start();
   const [before, less, more] = [podOf("500m"), podOf("200m"), podOf("700m")];
@@ -211,7 +211,7 @@ test("does not allocate if the checkpoint fails", async () => {
   assert.equal(given(allocations.allocatedPod(podOf("200m"))), "100m");
 });
 
-test("tracks allocated and actuated pod-level resources separately; they are the default for containers", async () => {
+test("tracks allocated and actuated pod-level resources separately, and uses them as defaults for containers", async () => {
   const { start, shows } = target();
   const allocations = await start();
   const whole = (amount: string) => aPod({ containers: [aContainer("c")], resources: cpu(amount) });

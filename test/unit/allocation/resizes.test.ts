@@ -9,7 +9,7 @@ import { aColumn } from "../../fakes/state.ts";
 import { countResizes, resizeConditions } from "../../../src/allocation/resize-states.ts";
 import { amounts, asking, cpuOf, rig } from "./rig.ts";
 
-test("allocates a fitting resize at once, with status and event; emits another event when actuated", async () => {
+test("allocates a resize that fits at once, with status and event, and emits another event once it is actuated", async () => {
   const { resize, events, woken, weighed, world, allocations, resizes, run, ask, seen, states } = rig();
   run(asking("p", "100m"), asking("q", "300m"));
   const pod = asking("p", "700m");
@@ -39,7 +39,7 @@ test("does not count or resize a pod that was preempted for another resize", asy
   assert.equal(cpuOf(resizes.allocatedPod(ends)), "500m");
 });
 
-test("marks a resize of a Guaranteed pod as infeasible where the CPU or memory manager's policy is static", async () => {
+test("marks a resize of a Guaranteed pod as infeasible if the CPU or memory manager has a static policy", async () => {
   const whole = (uid: string, cpu: string, memory: string) =>
     asking(uid, "", { spec: { containers: [aContainer("c", { resources: { limits: { cpu, memory } } })] } });
   for (const [manager, policy] of [
@@ -57,7 +57,7 @@ test("marks a resize of a Guaranteed pod as infeasible where the CPU or memory m
   }
 });
 
-test("marks a memory resize of a container with swap as infeasible, without retries", async () => {
+test("marks a memory resize of a container with swap as infeasible, and does not retry it", async () => {
   const { events, store, resizes, run, decide, ask, states, weighed, measured, world, resize } = rig();
   const memory = (amount: string, restartPolicy?: string): Partial<TestPod["spec"]> => ({
     containers: [
@@ -97,7 +97,7 @@ test("marks a memory resize of a container with swap as infeasible, without retr
   assert.deepEqual(states("p"), ["PodResizeInProgress"], "no container may use any");
 });
 
-test("defers a resize that does not fit, with one event, and allocates it when other pods are gone", async () => {
+test("defers a resize that does not fit, emitting one event, and allocates it once other pods are gone", async () => {
   const { events, woken, store, resizes, run, decide, ask, states } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   const pod = asking("p", "800m");
@@ -118,7 +118,7 @@ test("defers a resize that does not fit, with one event, and allocates it when o
   );
 });
 
-test("frees a decrease only once it is actuated", async () => {
+test("frees the resources of a downsize only once it has been actuated", async () => {
   const { allocations, weighed, run, ask, decide, states } = rig();
   run(asking("p", "100m"), asking("q", "800m"));
   await ask(asking("q", "300m"), asking("p", "500m"));
@@ -150,7 +150,7 @@ test("checkpoints the allocation before a resize is deferred", async () => {
   assert.equal(cpuOf(allocations.allocatedPod(wish)), "100m");
 });
 
-test("counts other pods by their allocations, not their requests", async () => {
+test("counts other pods' allocated resources, not their requests", async () => {
   const { weighed, run, ask } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   await ask(asking("q", "950m"));
@@ -186,7 +186,7 @@ test("clears a pending resize that is reverted", async () => {
   assert.deepEqual(states("p"), []);
 });
 
-test("decides nothing before every source has reported", async () => {
+test("decides on no resize before every pod source has reported", async () => {
   const { world, weighed, run, ask, decide } = rig();
   world.sourcesSpoke = false;
   run(asking("p", "100m"));
@@ -197,7 +197,7 @@ test("decides nothing before every source has reported", async () => {
   assert.equal(weighed.length, 1);
 });
 
-test("reports a failed actuation once, until it succeeds", async () => {
+test("reports a failing actuation only once until it succeeds", async () => {
   const { events, allocations, resizes, run, ask, seen, states } = rig();
   run(asking("p", "100m"));
   const pod = asking("p", "200m");
@@ -269,7 +269,7 @@ test("returns the actuated resources of a pod's running containers", () => {
   assert.equal(cpuOf(resizes.actuatedPod(pod, observe([], []))), "100m");
 });
 
-test("counts requested resizes once, and accepted deferred ones by trigger", async () => {
+test("counts each requested resize once, and each deferred resize that is later accepted by its trigger", async () => {
   const { measured, resize, store, run, ask, decide } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   const wish = asking("p", "800m");

@@ -17,7 +17,7 @@ test("without an API server, rejects requests at once and writes events to the l
   assert.match(lines.join(""), /"about":"Pod\/ns\/p","reason":"Failed","msg":"no image"/);
 });
 
-test("without an API server, there are no Node and Services, and no caller waits for them", async () => {
+test("without an API server, there is no Node and there are no Services, and callers do not wait for them", async () => {
   await noNode.ready(new AbortController().signal);
   assert.deepEqual([noNode.node(), noNode.synced(), noServices.list()], [undefined, true, []]);
 });

@@ -31,7 +31,7 @@ test("returns no user for an unauthenticated token", async () => {
   assert.equal(await review.byToken("secret", signal), undefined);
 });
 
-test("reviews the node's subresource, and a denial takes precedence", async () => {
+test("reviews access to the node's subresource; an explicit denial takes precedence", async () => {
   let status: object = { allowed: true };
   const { review, client } = start(() => ({ status }));
   const jane = { name: "jane", groups: ["devs"] };
@@ -52,7 +52,7 @@ test("reviews the node's subresource, and a denial takes precedence", async () =
   assert.equal(await review.allowed(jane, "create", "proxy", "/exec", signal), false);
 });
 
-test("reads the cluster's client CA if it is published", async () => {
+test("reads the cluster's client CA if the cluster publishes it", async () => {
   assert.equal(
     await readClusterClientCA(
       fakeClient(() => ({ data: { "client-ca-file": "PEM" } })),

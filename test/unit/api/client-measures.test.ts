@@ -7,7 +7,7 @@ import { connected } from "./connected-client.ts";
 
 const { signal } = new AbortController();
 
-test("counts the request bodies that it sends, the final response and each retry", async () => {
+test("counts bytes of request bodies, final responses and retries", async () => {
   const counted: string[] = [];
   const measures = {
     ...unmeasured.requests,

@@ -44,7 +44,7 @@ test("sends method, query, body, content type and user agent", async () => {
   ]);
 });
 
-test("maps refusals to error codes with the server's message", async () => {
+test("maps error responses to error codes, with the server's message", async () => {
   const cases: readonly [number, string, string][] = [
     [400, "BadRequest", "invalid_argument"],
     [403, "Forbidden", "permission_denied"],
@@ -67,7 +67,7 @@ test("maps refusals to error codes with the server's message", async () => {
   }
 });
 
-test("retries on Retry-After, and once with new credentials after a 401", async () => {
+test("retries after the delay in Retry-After, and once with new credentials after a 401", async () => {
   let busy = 2;
   await using t = await overHttp((request, response) => {
     if (request.headers.authorization === "Bearer one") response.statusCode = 401;
@@ -80,7 +80,7 @@ test("retries on Retry-After, and once with new credentials after a 401", async 
   assert.equal(busy, -1);
 });
 
-test("health reports when the server is lost and when it is back", async () => {
+test("health reports when the server becomes unreachable and when it is reachable again", async () => {
   const server = createServer((_request, response) => response.end("{}"));
   await using t = await connected(server, {}, "http");
   const states: string[] = [];
@@ -105,7 +105,7 @@ test("cancels a call when its signal aborts", async () => {
   await assert.rejects(call, { code: "cancelled" });
 });
 
-test("does not report the server as lost when a caller aborts a call with the code unavailable", async () => {
+test("does not report the server as unreachable when a caller aborts a call with the code unavailable", async () => {
   await using t = await overHttp((_request, response) => void setTimeout(() => response.end("{}"), 1_000).unref());
   const stop = new AbortController();
   const call = t.client.get("/a", { signal: stop.signal });
@@ -116,7 +116,7 @@ test("does not report the server as lost when a caller aborts a call with the co
 
 const line = (type: string, name: string) => `${json({ type, object: { metadata: { name } } })}\n`;
 
-test("watches over HTTP/1.1, with events across chunks, and throws an error event", async () => {
+test("watches over HTTP/1.1: joins events split across chunks, and throws on an error event", async () => {
   await using t = await overHttp((request, response) => {
     assert.equal(request.url, "/a?watch=true");
     const text =
@@ -205,7 +205,7 @@ test("a broken connection fails its watches, and the next watch reconnects", asy
   await second.return();
 });
 
-test("a watch ends when its signal aborts, and a refused watch with the server's message", async () => {
+test("a watch ends when its signal aborts; a refused watch fails with the server's message", async () => {
   await using t = await overHttp2();
   const stop = new AbortController();
   const events = await opened(t.client, stop.signal);
@@ -272,7 +272,7 @@ test("a truncated response is reported as unavailable", async () => {
   await assert.rejects(t.client.get("/cut", { signal }), { code: "unavailable" });
 });
 
-test("an error about an unreadable response does not quote the response, which may be secret", async () => {
+test("an error about an unreadable response does not quote the response, which may contain secrets", async () => {
   await using t = await overHttp((_, response) => response.end('c2VjcmV0"}\n'));
   const silentOf = (error: unknown) => {
     assert.ok(error instanceof CodedError && error.code === "unavailable");

@@ -22,7 +22,7 @@ test("counts a repeated event", () => {
   assert.match(first?.name ?? "", /^p\.[0-9a-f]{16}$/);
 });
 
-test("combines similar events from the tenth different message", () => {
+test("combines similar events from the tenth different message on", () => {
   const correlator = createEventCorrelator(fakeClock());
   const seen = Array.from({ length: 12 }, (_, i) => correlator.observe(happening(`m${i}`)));
   assert.equal(seen[8]?.message, "m8");
@@ -44,7 +44,7 @@ test("does not combine messages that are more than ten minutes apart", async () 
   assert.equal(correlator.observe(happening("late"))?.message, "late");
 });
 
-test("allows an object 25 events at once and then one in five minutes", async () => {
+test("allows a burst of 25 events per object, then one every five minutes", async () => {
   const clock = fakeClock();
   const correlator = createEventCorrelator(clock);
   const admitted = () => correlator.observe(happening("m")) !== undefined;
@@ -138,7 +138,7 @@ test("recreates a repeated event that the server has deleted", async () => {
   );
 });
 
-test("retries if the server is unreachable, and not if it refuses", async () => {
+test("retries if the server is unreachable, but not if it refuses the event", async () => {
   let down = true;
   await using t = start(() => {
     if (down) throw new CodedError("unavailable", "refused");
@@ -185,7 +185,7 @@ test("queues at most a thousand events and drops the oldest", async () => {
   assert.match(bodyOf<{ metadata: { name: string } }>(client, 0).metadata.name, /^p100\./);
 });
 
-test("reports an event to the process before it is written, with its annotations only in the cluster", () => {
+test("reports an event to the process before writing it; its annotations are written only to the cluster", () => {
   const calls: unknown[] = [];
   const recorder = {
     name: "events",

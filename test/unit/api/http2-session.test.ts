@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { pingSession } from "../../../src/api/http2-session.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("does not ping a session that was destroyed before its next ping", async () => {
+test("does not ping a session that has been destroyed since the previous ping", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);

@@ -39,7 +39,7 @@ function folder() {
 const credentialsOf = (path: string, clock = fakeClock(Date.now())) =>
   createCredentials({ from: kubeconfigFile(path), clock, log: silent });
 
-test("describes each mistake in one sentence with file and field", () => {
+test("describes each mistake in one sentence that names the file and the field", () => {
   using at = folder();
   assert.throws(() => readKubeconfig(at.path), {
     code: "not_found",
@@ -97,7 +97,7 @@ test("refuses an expired client certificate; accepts certificate and key in one 
   });
 });
 
-test("loads a rotated certificate within seconds, and ignores an invalid one", async () => {
+test("loads a rotated certificate within seconds, but ignores an invalid one", async () => {
   using at = folder();
   const [first, second] = [await makeSelfSigned("n1", [], Date.now()), await makeSelfSigned("n2", [], Date.now())];
   const pem = join(at.dir, "current.pem");
@@ -118,7 +118,7 @@ test("loads a rotated certificate within seconds, and ignores an invalid one", a
   assert.equal(String(after.tls.cert), second.certificate + second.key);
 });
 
-test("uses tokens of the kubeconfig, a file or a plugin, and basic credentials", async () => {
+test("uses basic credentials, or a token from the kubeconfig, a file or a plugin", async () => {
   using at = folder();
   const authorization = async (user: object) =>
     (await credentialsOf(at.write({ user })).current()).headers["authorization"];
@@ -139,7 +139,7 @@ test("uses tokens of the kubeconfig, a file or a plugin, and basic credentials",
   });
 });
 
-test("reads a token file again after a minute, and immediately after a refusal", async () => {
+test("rereads a token file after a minute, or immediately after the server refuses the token", async () => {
   using at = folder();
   const token = join(at.dir, "token");
   writeFileSync(token, "one");
@@ -156,7 +156,7 @@ test("reads a token file again after a minute, and immediately after a refusal",
   assert.equal(await header(), "Bearer three");
 });
 
-test("uses the service account's token and CA in a Pod only", async () => {
+test("uses the service account's token and CA only in a Pod", async () => {
   using at = folder();
   const { dir } = at;
   writeFileSync(join(dir, "ca.crt"), "the CA");
@@ -175,7 +175,7 @@ test("uses the service account's token and CA in a Pod only", async () => {
   assert.equal((await credentials.current()).headers["authorization"], "Bearer two");
 });
 
-test("uses the certificate file's user with the base's cluster once the file exists", async () => {
+test("once the certificate file exists, uses it as the user, with the cluster of the base kubeconfig", async () => {
   using at = folder();
   const base = kubeconfigFile(at.write({ user: { token: "first" } }));
   const file = join(at.dir, "current.pem");
@@ -199,7 +199,7 @@ test("uses the certificate file's user with the base's cluster once the file exi
   assert.equal(again.cluster.server, base.read().cluster.server);
 });
 
-test("a service account's name and UID come from its token", () => {
+test("reads a service account's name and UID from its token", () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-account-"));
   const from = serviceAccount({ KUBERNETES_SERVICE_HOST: "10.0.0.1" }, dir);
   assert.ok(from);

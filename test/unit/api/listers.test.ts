@@ -6,7 +6,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 
-test("waits for the first list of the Node, for the given time at most", async () => {
+test("waits at most the given time for the Node to be listed for the first time", async () => {
   const clock = fakeClock();
   const done: string[] = [];
   const silent = withFirstListTimeout({ ...noNode, ready: () => new Promise(() => undefined) }, 2_000, clock);
@@ -17,7 +17,7 @@ test("waits for the first list of the Node, for the given time at most", async (
   assert.deepEqual(done, ["given up"]);
 });
 
-test("does not wait longer than the first list takes, and ends when the signal aborts", async () => {
+test("stops waiting when the first list has arrived or the signal aborts", async () => {
   await withFirstListTimeout(noNode, 2_000, fakeClock()).ready(never);
   const stop = new AbortController();
   const waiting = withFirstListTimeout({ ...noNode, ready: () => new Promise(() => undefined) }, 2_000, fakeClock());

@@ -41,6 +41,6 @@ test("finds each Secret and ConfigMap that a pod references once", () => {
   assert.deepEqual(found.configMaps.toSorted(), ["debug", "files", "kube-root-ca.crt", "settings"]);
 });
 
-test("finds no references in a pod without any", () => {
+test("finds no references in a pod that has none", () => {
   assert.deepEqual(referencedObjects(pod("p")), { secrets: [], configMaps: [] });
 });

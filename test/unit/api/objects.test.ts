@@ -62,7 +62,7 @@ function start(
   };
 }
 
-test("uses one watch for all pods and reads of an object", async () => {
+test("shares one watch between all pods and reads of an object", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   t.caches.register(wanting("b"));
@@ -74,7 +74,7 @@ test("uses one watch for all pods and reads of an object", async () => {
   assert.equal(t.calls[0]?.query["fieldSelector"], "metadata.name=s");
 });
 
-test("ends the watch with the last pod that references the object", async () => {
+test("ends the watch when the last pod that references the object is gone", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   t.caches.register(wanting("b"));
@@ -89,7 +89,7 @@ test("ends the watch with the last pod that references the object", async () => 
   assert.equal(t.count("get"), 1, "without a watch a read asks the server");
 });
 
-test("a changed pod releases objects that it no longer references", async () => {
+test("stops watching objects that a changed pod no longer references", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   await t.read();
@@ -98,7 +98,7 @@ test("a changed pod releases objects that it no longer references", async () => 
   assert.deepEqual(t.aborted, [true]);
 });
 
-test("notifies of changes only to objects that were read", async () => {
+test("reports changes only of objects that have been read", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   await settle();
@@ -112,7 +112,7 @@ test("notifies of changes only to objects that were read", async () => {
   assert.deepEqual((await t.read()).data, { v: "3" });
 });
 
-test("reports a missing object in the kubelet's words, and notifies when it appears", async () => {
+test("reports a missing object with the kubelet's message, and reports a change when it appears", async () => {
   await using t = start(undefined);
   t.caches.register(wanting("a"));
   await assert.rejects(t.read(), { code: "not_found", message: 'secret "s" not found' });
@@ -124,7 +124,7 @@ test("reports a missing object in the kubelet's words, and notifies when it appe
   assert.deepEqual(t.changes, ["secret/ns/s"]);
 });
 
-test("reports an object that the watch delivers while the server responds that it does not exist", async () => {
+test("reports a change if the watch delivers an object while the server responds that it does not exist", async () => {
   await using t = start(undefined, {
     getting: async (feed) => {
       feed?.send("ADDED", secret("7"));
@@ -145,7 +145,7 @@ test("asks the server before treating an object as missing", async () => {
   assert.deepEqual((await t.read()).data, { v: "9" });
 });
 
-test("a read waits one second for the watch's first response, then sends a request", async () => {
+test("a read waits one second for the watch's first response before it sends its own request", async () => {
   await using t = start(secret("1"), { listing: () => Promise.reject(new CodedError("permission_denied", "not yet")) });
   t.caches.register(wanting("a"));
   const reading = t.read();

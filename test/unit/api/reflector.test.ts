@@ -107,7 +107,7 @@ test("resumes a broken watch within five seconds from the last version, includin
   assert.deepEqual(t.said, ["replace ", "added a1"], "no object is told twice");
 });
 
-test("lists again from the newest state if the version is too old", async () => {
+test("lists the newest state again if the resource version is too old", async () => {
   await using t = start([page("10", thing("a", "a1", "3")), page("30", thing("b", "b1", "25"))]);
   await settle();
   await t.clock.advance(2_000);
@@ -122,7 +122,7 @@ test("lists again from the newest state if the version is too old", async () => 
   assert.equal(t.queries("watch").at(-1)?.["resourceVersion"], "30");
 });
 
-test("joins pages, and lists in one response if a continue token expires", async () => {
+test("joins pages, and lists everything in one response if a continue token expires", async () => {
   const lists = [
     () => ({ metadata: { continue: "next" }, items: [thing("a", "a1", "1")] }),
     page("10", thing("b", "b1", "2")),
@@ -149,7 +149,7 @@ test("joins pages, and lists in one response if a continue token expires", async
   assert.deepEqual(u.said, ["replace c1"]);
 });
 
-test("does not poll a server that ends watches immediately", async () => {
+test("does not keep retrying without delay if the server ends watches immediately", async () => {
   await using t = start([page("10")]);
   t.setWatches((feed) => {
     feed.end();
@@ -184,7 +184,7 @@ test("ready waits for the first list, even if earlier lists fail", async () => {
   assert.equal(t.reflector.synced(), true);
 });
 
-test("requests a lost response again, with a growing timeout", async () => {
+test("repeats a request whose response was lost, with a growing timeout", async () => {
   const never = () => new Promise<never>(() => undefined);
   await using t = start([never, never, page("10", thing("a", "a1", "3"))]);
   await t.clock.advance(15_000);
@@ -197,7 +197,7 @@ test("requests a lost response again, with a growing timeout", async () => {
   assert.deepEqual(t.said, ["replace a1"]);
 });
 
-test("retries requests that a returning server refuses within seconds, and slows down if it continues to refuse", async () => {
+test("retries within seconds if a restarted server refuses requests, and backs off if it keeps refusing", async () => {
   const away = () => {
     throw new CodedError("unavailable", "refused");
   };
@@ -217,7 +217,7 @@ test("retries requests that a returning server refuses within seconds, and slows
   assert.ok(u.queries("list").length - before <= 5, "it is not hammered");
 });
 
-test("waits as long as the server's Retry-After", async () => {
+test("waits as long as the server's Retry-After header says", async () => {
   const busy = () => {
     throw apiError(429, "busy", "9");
   };

@@ -34,7 +34,7 @@ async function connected(listener: RequestListener, tracer: Tracer) {
   };
 }
 
-test("traces requests as spans and propagates the trace: responses, refusals, watches, lost servers", async () => {
+test("records a span for responses, refusals, watches and lost connections, and propagates the trace", async () => {
   await using collector = await startCollector();
   const config = { endpoint: collector.endpoint, samplingRatePerMillion: 1_000_000 };
   const tracer = await openTracer(config, { nodeName: "n", clock: systemClock(), log: silent });

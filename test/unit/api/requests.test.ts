@@ -8,7 +8,7 @@ import { createWatchSessions } from "../../../src/api/watch-sessions.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 
-test("requests, watches and closing do not wait for a connection that is never established", async (t) => {
+test("requests, watches and closing do not block on a connection that is never established", async (t) => {
   // Accepts connections without a TLS handshake.
   const server = createServer((socket) => t.after(() => socket.destroy())).listen(0, "127.0.0.1");
   await once(server, "listening");

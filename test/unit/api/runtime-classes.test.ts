@@ -37,7 +37,7 @@ function start({ up = true } = {}) {
   };
 }
 
-test("starts one watch when the first pod names a class", async () => {
+test("starts a single watch when the first pod names a RuntimeClass", async () => {
   await using rig = start();
   await settle();
   assert.equal(rig.client.calls.length, 0);
@@ -50,7 +50,7 @@ test("starts one watch when the first pod names a class", async () => {
   );
 });
 
-test("reports a missing class in the kubelet's words, and follows added, deleted and recreated ones", async () => {
+test("reports a missing class with the kubelet's message, and follows classes that are added, deleted or recreated", async () => {
   await using rig = start();
   await assert.rejects(rig.handler("secure"), { message: 'runtimeclass.node.k8s.io "secure" not found' });
   await settle();

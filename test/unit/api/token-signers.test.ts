@@ -8,7 +8,7 @@ const jwt = (head: string, claims: unknown, signature = "signature") =>
   `${head}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.${signature}`;
 const inForce = { iss: "https://cluster", exp: now + 60 };
 
-test("classifies a token as one with the header of a valid token, as an unexpired JWT, or as another", () => {
+test("classifies a token by whether it has a valid token's header, is an unexpired JWT, or neither", () => {
   const signers = createTokenSigners(fakeClock());
   assert.equal(signers.kindOf(jwt("head", inForce)), "jwt");
   signers.recordValid(jwt("head", inForce));

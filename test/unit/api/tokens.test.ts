@@ -46,7 +46,7 @@ function start(grantSeconds?: number) {
   };
 }
 
-test("binds a token to the pod and caches it while fresh", async () => {
+test("binds a token to the pod, and caches it until it is due for refresh", async () => {
   const t = start();
   assert.equal(await t.token(), "t1");
   assert.equal(await t.token(), "t1");

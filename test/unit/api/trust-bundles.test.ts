@@ -56,7 +56,7 @@ function start({ items = [] as object[], versions = ["v1beta1"], enabled = true 
   };
 }
 
-test("a bundle that is named has each of its certificates once, without text between them", async () => {
+test("a bundle read by name contains each certificate once, without the text between certificates", async () => {
   const messy = `# comment\n${pem("one")}between\n${pem("two", "one")}`;
   await using t = start({ items: [bundle("b", messy)] });
   const read = await t.read({ name: "b" });
@@ -64,7 +64,7 @@ test("a bundle that is named has each of its certificates once, without text bet
   assert.match(read, /^(-----BEGIN CERTIFICATE-----\n[\w+/=]+\n-----END CERTIFICATE-----\n){2}$/);
 });
 
-test("a signer's bundles are selected by labels: none without a selector, all with an empty one", async () => {
+test("selects a signer's bundles by labels: none without a selector, all with an empty selector", async () => {
   await using t = start({
     items: [
       bundle("a", pem("a"), "s/x", { live: "yes" }),
@@ -91,12 +91,12 @@ test("a missing bundle is an error unless it is optional", async () => {
   assert.equal(await t.read({ signerName: "s/x", labelSelector: {}, optional: true }), "");
 });
 
-test("reads bundles in the alpha version if the API server serves no other", async () => {
+test("reads bundles with the alpha API if the API server serves no other version", async () => {
   await using t = start({ items: [bundle("b", pem("one"))], versions: ["v1alpha1"] });
   assert.deepEqual(textsIn(await t.read({ name: "b" })), ["one"]);
 });
 
-test("without the API, or without the feature gate, reads fail in the kubelet's words, and nothing is watched", async () => {
+test("without the API or the feature gate, reads fail with the kubelet's message, and no watch is opened", async () => {
   for (const options of [{ versions: [] }, { enabled: false }]) {
     await using t = start(options);
     await assert.rejects(t.read({ name: "b" }), {
@@ -106,7 +106,7 @@ test("without the API, or without the feature gate, reads fail in the kubelet's 
   }
 });
 
-test("bundles are watched while a pod uses them, and its pods are notified of changes", async () => {
+test("watches bundles while a pod uses them, and notifies those pods of changes", async () => {
   await using t = start({ items: [bundle("b", pem("one"))] });
   assert.equal(t.client.calls.length, 0);
   t.bundles.register(user("second"));

@@ -47,7 +47,7 @@ test("writes one at a time, in order, after a write that the server could not ac
   assert.equal(clock.pending, 0);
 });
 
-test("each success releases a growing number of writes, and a failure stops the release", async () => {
+test("each success lets through a growing number of writes; a failure holds back the rest", async () => {
   const { clock, throttle, passed, askAll, ask } = start(50);
   throttle.ended(false);
   void askAll();
@@ -79,7 +79,7 @@ test("a cancelled caller leaves the queue", async () => {
   await assert.rejects(throttle.wait(stop.signal), { code: "cancelled" });
 });
 
-test("a late write waits only for the rest of the interval", async () => {
+test("a write in the middle of an interval waits only for the rest of it", async () => {
   const { clock, throttle, passed, ask } = start(0);
   throttle.ended(false);
   await clock.advance(10_000);

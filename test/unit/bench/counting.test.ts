@@ -21,7 +21,7 @@ const deed = (
   ...more,
 });
 
-test("counts an agent's writes of pods, without reads, others' writes and unfinished ones", () => {
+test("counts an agent's writes to pods, but not reads, unfinished requests or writes by others", () => {
   const deeds = [
     deed("patch", "pods", "start-1-0", { subresource: "status" }),
     deed("delete", "pods", "start-1-0"),
@@ -38,7 +38,7 @@ test("counts an agent's writes of pods, without reads, others' writes and unfini
   assert.deepEqual(writesIn(deeds, "system:node:bench", "start-1"), { pods: 2, events: 2, tokens: 1 });
 });
 
-test("reads CRI calls from containerd's own counters", () => {
+test("reads the numbers of CRI calls from containerd's counters", () => {
   const line = (method: string, count: number, service = "runtime.v1.RuntimeService") =>
     `grpc_server_started_total{grpc_method="${method}",grpc_service="${service}",grpc_type="unary"} ${count}`;
   const before = criCallsIn([line("Status", 3), line("Version", 3)].join("\n"));
@@ -86,7 +86,7 @@ test("measures the CPU time of a busy process", () => {
   assert.ok(cpuSeconds(process.pid) - before <= (performance.now() - began) / 1000 + 0.05);
 });
 
-test("counts probe results of the selected pods, and wrong ones by expectation", () => {
+test("counts probe results of the selected pods, and those that differ from the expected result", () => {
   const line = (pod: string, container: string, result: string, value: number) =>
     `prober_probe_total{pod="${pod}",container="${container}",probe_type="Liveness",result="${result}"} ${value}`;
   const text = [

@@ -12,7 +12,7 @@ const logged = (second: number, message: string) =>
 const box = (name: string) => `RunPodSandbox for &PodSandboxMetadata{Name:${name},Uid:u,Namespace:n,Attempt:0,}`;
 const at = (second: number) => Date.parse(`2026-11-28T10:00:0${second}.5Z`);
 
-test("finds the calls of each pod in containerd's log, and leaves out those that did not end", () => {
+test("finds each pod's calls in containerd's log, except those that did not finish", () => {
   const log = [
     logged(0, box("a")),
     logged(1, box("b")),
@@ -34,12 +34,12 @@ test("finds the calls of each pod in containerd's log, and leaves out those that
   ]);
 });
 
-test("counts the calls in progress on average and at most", () => {
+test("computes the average and maximum number of calls in progress", () => {
   const call = (began: number, ended: number) => ({ verb: "v", pod: "p", began, ended });
   assert.deepEqual(concurrency([call(0, 10), call(5, 10), call(10, 20)]), { mean: 1.25, most: 2 });
 });
 
-test("divides a pod's time into its calls and the waits before them", () => {
+test("divides a pod's start time into its calls and the waits before them", () => {
   const calls = [
     { verb: "RunPodSandbox", pod: "a", began: 110, ended: 150 },
     { verb: "RunPodSandbox", pod: "another", began: 120, ended: 900 },
@@ -62,7 +62,7 @@ test("divides a pod's time into its calls and the waits before them", () => {
   ]);
 });
 
-test("shows the CPU time of a role in all and in each part of the time, as a share of the cores", () => {
+test("shows each role's total CPU time, and its share of the cores in each time slice", () => {
   const slices = Array.from({ length: 8 }, (_, index) => ({
     at: (index + 1) * 100,
     used: new Map([["agent", index === 0 ? 100 : 0]]),
@@ -72,7 +72,7 @@ test("shows the CPU time of a role in all and in each part of the time, as a sha
   assert.deepEqual(cells.slice(1, 6), ["agent", "100", "6 %", "50 %", "0 %"]);
 });
 
-test("adds up the bytes of a heap snapshot by type, and objects by constructor", (t) => {
+test("sums the bytes in a heap snapshot by type, and objects by constructor", (t) => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-heap-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "a.heapsnapshot");

@@ -6,7 +6,7 @@ import { atLeastTimes, atMost, atMostBeyond, atMostTimes } from "../../bench/rea
 import { type Figure, reportOf, textOf } from "../../bench/report.ts";
 import { median, percentile, shortNumber } from "../../bench/statistics.ts";
 
-test("interpolates percentiles between neighbouring values", () => {
+test("interpolates percentiles between adjacent values", () => {
   const values = Array.from({ length: 101 }, (_, index) => 100 - index);
   assert.deepEqual([percentile(values, 0), percentile(values, 50), percentile(values, 99)], [0, 50, 99]);
   assert.equal(median([4, 1, 3, 2]), 2.5);
@@ -35,7 +35,7 @@ const start: Figure = {
   reach: [atMostTimes(0.5, "graftlet", "kubelet")],
 };
 
-test("shows median and 99th percentile of each agent, and the result of all rounds and of each", () => {
+test("shows each agent's median and 99th percentile, and the result overall and per round", () => {
   const ledger = createLedger();
   ledger.note("start", "kubelet", 1, 900, 1000, 1100);
   ledger.note("start", "kubelet", 2, 900, 1000, 1100);
@@ -48,7 +48,7 @@ test("shows median and 99th percentile of each agent, and the result of all roun
   assert.deepEqual(missed, []);
 });
 
-test("lists a missed figure, with a row for each of its two goals", () => {
+test("lists a missed figure, with one row for each of its two goals", () => {
   const ledger = createLedger();
   ledger.note("burst", "kubelet", 1, 10);
   ledger.note("burst", "graftlet", 1, 9);
@@ -70,7 +70,7 @@ test("lists a missed figure, with a row for each of its two goals", () => {
   assert.match(textOf(report), /Not reached:\n\n- burst: 0\.90 ×, to reach ≤ 0\.80 × kubelet\n$/);
 });
 
-test("counts a figure as missed if its reference is missing", () => {
+test("counts a figure as missed if the agent to compare with was not measured", () => {
   const ledger = createLedger();
   ledger.note("start", "graftlet", 1, 1);
   const { rows, missed } = reportOf(ledger, [start], ["kubelet", "graftlet"]);
@@ -78,7 +78,7 @@ test("counts a figure as missed if its reference is missing", () => {
   assert.equal(missed.length, 1);
 });
 
-test("judges a figure by each kind of comparison", () => {
+test("compares a figure in each of the supported ways", () => {
   const measured = (who: string) => ({ graftlet: 530, local: 500 })[who];
   const beyond = atMostBeyond({ text: "local", of: (of) => of("local") }, 20, "graftlet", "ms");
   assert.deepEqual([beyond.text, beyond.of(measured)], ["≤ 20.0 ms beyond local", 30]);
@@ -109,7 +109,7 @@ test("formats the table as Markdown, with columns as wide as their content", () 
   );
 });
 
-test("replaces only the run's own part of the page", () => {
+test("replaces only the run's own section of the page", () => {
   const page = "# Speed\n\n<!-- bench cri -->\n\nold\n\n<!-- end of bench cri -->\n\nafter\n";
   assert.equal(
     withPart(page, "bench cri", "new\n"),

@@ -60,7 +60,7 @@ describe("validation of serving certificate requests", () => {
     assert.equal(of(own.signer), "it is for the signer kubernetes.io/kubelet-serving, not example.com/serving");
   });
 
-  test("accepts the node's own request, with its name and addresses, with any key", async () => {
+  test("accepts the node's request for its own name and addresses, with any key", async () => {
     assert.equal(why(right), undefined);
     assert.equal(why(await asked("edge-1")), undefined);
     assert.equal(why(await asked("10.0.0.9")), undefined);
@@ -77,7 +77,7 @@ describe("validation of serving certificate requests", () => {
     );
   });
 
-  test("rejects another requestor: another node, the service account, anonymous, outside the group", () => {
+  test("rejects any other requestor: another node, the service account, an anonymous user, or a user outside the group", () => {
     for (const username of ["system:node:edge-2", "system:serviceaccount:edge:edge-graftlet", "edge-1", undefined])
       assert.match(
         rejectionReason({ ...request(right), spec: { ...request(right).spec, username } }, own) ?? "",
@@ -86,7 +86,7 @@ describe("validation of serving certificate requests", () => {
     assert.match(why(right, { groups: ["system:authenticated"] }) ?? "", /without being in the group system:nodes/);
   });
 
-  test("rejects a request with other usages", () => {
+  test("rejects a request with key usages other than those of a serving certificate", () => {
     for (const other of [
       [],
       ["server auth"],
@@ -103,7 +103,7 @@ describe("validation of serving certificate requests", () => {
       );
   });
 
-  test("rejects a request with another subject", () => {
+  test("rejects a request whose subject is not the node", () => {
     const unit = [{ oid: organizationalUnit, value: "x" }];
     const subjects = {
       "another node": [nodes, named("system:node:edge-2")],
@@ -123,7 +123,7 @@ describe("validation of serving certificate requests", () => {
       );
   });
 
-  test("rejects a request with other names or addresses, or none", async () => {
+  test("rejects a request with foreign names or addresses, or with none at all", async () => {
     for (const more of ["kubernetes.default.svc", "edge-2", "*.edge-1", "EDGE-1", "10.96.0.1", "fd00::1", "10.0.0.90"])
       assert.match(
         why(await asked("edge-1", "10.0.0.9", more)) ?? "",
@@ -137,7 +137,7 @@ describe("validation of serving certificate requests", () => {
     );
   });
 
-  test("rejects a request with extensions other than names", () => {
+  test("rejects a request with extensions other than subject alternative names", () => {
     const uri = [0x86, "https://edge-1"] as const;
     const mail = [0x81, "root@edge-1"] as const;
     const variants: Record<string, RequestVariant> = {
@@ -155,7 +155,7 @@ describe("validation of serving certificate requests", () => {
       assert.match(why(by(variant)) ?? "", /^the request has /, what);
   });
 
-  test("rejects encodings that others could parse differently", () => {
+  test("rejects encodings that other parsers could read differently", () => {
     const good = requestDer([nodes, named(user)], { extensions: [[names]] });
     const bad = requestDer([nodes, named(user)], { extensions: [[{ ...names, names: [dns("api")] }]] });
     const long = Buffer.concat([Buffer.from([0x30, 0x83, 0x00]), good.subarray(2)]);
@@ -190,7 +190,7 @@ describe("approval of serving certificate requests", () => {
   };
   const signal = () => AbortSignal.timeout(20_000);
 
-  test("approves a valid request as the API server has it", async () => {
+  test("approves a valid request at the resource version that it has checked", async () => {
     const { client, approve, told } = lab(() => ({}));
     await approve(request(right), signal());
     const [call] = client.calls;
@@ -217,7 +217,7 @@ describe("approval of serving certificate requests", () => {
     assert.match(told[0] ?? "", /it contains \[.*10\.0\.0\.9.*but only edge-1, 10\.0\.0\.8 belong to the node/);
   });
 
-  test("retries while the API server does not permit it, and logs that once", async () => {
+  test("keeps retrying while the API server forbids the approval, and logs that once", async () => {
     let tries = 0;
     const { clock, approve, told } = lab(() => {
       tries += 1;
@@ -232,7 +232,7 @@ describe("approval of serving certificate requests", () => {
     assert.match(told[0] ?? "", /cannot approve certificate request; retrying .*"code":"permission_denied"/);
   });
 
-  test("stops if the request was changed or deleted, or when the signal aborts", async () => {
+  test("stops if the request is changed or deleted, or if the signal aborts", async () => {
     for (const code of ["conflict", "not_found"] as const) {
       const { client, approve, told } = lab(() => {
         throw new CodedError(code, "changed");

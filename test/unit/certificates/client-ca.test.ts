@@ -10,7 +10,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const pem = (name: string) => `-----BEGIN CERTIFICATE-----\n${name}\n-----END CERTIFICATE-----\n`;
 
-test("cluster CA: undefined before the first response, reports changes, keeps the known CA on failures and logs one failure", async () => {
+test("cluster CA: is undefined until the first response, reports changes, and keeps the last CA on failures, logging only one", async () => {
   const clock = fakeClock();
   let logged = "";
   const log = createLogger(0, { write: (line: string) => void (logged += line) });
@@ -43,7 +43,7 @@ test("cluster CA: undefined before the first response, reports changes, keeps th
   await done;
 });
 
-test("cluster CA: retries a read that timed out", async () => {
+test("cluster CA: retries a read that times out", async () => {
   const clock = fakeClock();
   const answers = [
     (signal: AbortSignal) => untilAborted(new Promise<string>(() => undefined), signal),
@@ -60,7 +60,7 @@ test("cluster CA: retries a read that timed out", async () => {
   await done;
 });
 
-test("an unusable configured CA file stops the start with an error that names its field", async () => {
+test("fails to start if the configured CA file is unusable, with an error that names its field", async () => {
   const dir = await mkdtemp(join(tmpdir(), "graftlet-ca-"));
   const deps = { clock: fakeClock(), log: silentLog() };
   const path = join(dir, "ca.crt");

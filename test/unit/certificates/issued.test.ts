@@ -106,7 +106,7 @@ function memoryStore(): PairStore {
 
 const names = ({ requests }: Signer) => [...requests.keys()];
 
-test("requests, awaits and stores a certificate; a second start requests none", async () => {
+test("requests, awaits and stores a certificate, and reuses it at the next start", async () => {
   await using at = await place();
   const store = filePairStore(at.dir, "kubelet-server");
   const { certificate, stop } = await at.start({ store });
@@ -131,7 +131,7 @@ test("requests, awaits and stores a certificate; a second start requests none", 
   assert.equal(at.signer.requests.size, 1);
 });
 
-test("approves its own requests if permitted, but not invalid ones", async () => {
+test("approves its own valid requests if permitted, but not invalid ones", async () => {
   await using at = await place();
   const approved = new Set<string>();
   const { certificate, stop } = await at.start({
@@ -176,7 +176,7 @@ test("renews at 70 % of the lifetime with a new key, and uses the old one until 
   assert.deepEqual(at.measured, { failures: 0, agesMs: [7 * hourMs] });
 });
 
-test("stops using an expired certificate and logs that", async () => {
+test("stops using an expired certificate, and logs that it has expired", async () => {
   await using at = await place();
   const { certificate } = await at.start();
   await at.signer.approve(await until(() => certificate.waiting()), at.clock.now(), hourMs);
@@ -210,7 +210,7 @@ test("renews a certificate with wrong names immediately", async () => {
   assert.equal(at.signer.requests.size, 2);
 });
 
-test("finds the same pending request after a restart", async () => {
+test("continues to wait for its pending request after a restart", async () => {
   await using at = await place();
   const one = await at.start();
   const name = await until(() => one.certificate.waiting());
@@ -222,7 +222,7 @@ test("finds the same pending request after a restart", async () => {
   await until(() => certificate.current());
 });
 
-test("requests again with a new key after a denial, a deletion, or 15 minutes without approval", async () => {
+test("sends a new request with a new key after it is denied or deleted, or not approved for 15 minutes", async () => {
   await using at = await place();
   const { certificate } = await at.start();
   const first = await until(() => certificate.waiting());

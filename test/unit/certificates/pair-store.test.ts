@@ -8,7 +8,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 
 const { signal } = new AbortController();
 
-test("a new pair replaces the old file; a certificate with the key of another pair is ignored", async () => {
+test("replaces the file of the old pair with the new one, and ignores a certificate whose key belongs to another pair", async () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-pairs-"));
   try {
     const store = filePairStore(join(dir, "pki"), "kubelet-client");

@@ -105,7 +105,7 @@ async function start({ enabled = true, isServed = true } = {}) {
   return t;
 }
 
-test("requests a certificate with the kubelet's fields, and gives its key and chain to the pod", async () => {
+test("requests a certificate with the same fields as the kubelet, and gives its key and chain to the pod", async () => {
   await using t = await start();
   assert.throws(t.read, { message: "no credentials yet for key={ns p p-uid v 1}" });
   await t.until(() => t.stored.length === 1);
@@ -143,7 +143,7 @@ test("requests a certificate with the kubelet's fields, and gives its key and ch
   assert.doesNotMatch(t.lines.join(""), /PRIVATE/);
 });
 
-test("requests a new certificate with a new key when the old one is due, and keeps the old one until then", async () => {
+test("requests a new certificate with a new key when the old one is due for renewal, and keeps the old one until it arrives", async () => {
   await using t = await start();
   const { certificate } = await makeSelfSigned("x", [], t.clock.now());
   await t.issue(0, certificate);
@@ -158,7 +158,7 @@ test("requests a new certificate with a new key when the old one is due, and kee
   assert.deepEqual([t.state(), t.events], [["fresh"], []]);
 });
 
-test("a certificate that is not refreshed is reported once as overdue, and once as expired", async () => {
+test("reports a certificate that is not refreshed once as overdue and once as expired", async () => {
   await using t = await start();
   await t.issue(0, (await makeSelfSigned("x", [], t.clock.now())).certificate);
   await t.until(() => t.events.length === 1, minute);
@@ -173,7 +173,7 @@ test("a certificate that is not refreshed is reported once as overdue, and once 
   assert.match(t.read().key, /PRIVATE KEY/);
 });
 
-test("a denied or failed request is final: the pod gets an event, and no certificate", async () => {
+test("does not retry a denied or failed request: the pod gets an event but no certificate", async () => {
   for (const [type, verb] of [
     ["Denied", "was denied"],
     ["Failed", "failed"],
@@ -190,7 +190,7 @@ test("a denied or failed request is final: the pod gets an event, and no certifi
   }
 });
 
-test("a request that is missing after ten to fifteen minutes has been deleted, and is replaced", async () => {
+test("replaces a request that it finds deleted after ten to fifteen minutes", async () => {
   await using t = await start();
   await t.until(() => t.stored.length === 1);
   await t.clock.advance(9 * minute);
@@ -199,7 +199,7 @@ test("a request that is missing after ten to fifteen minutes has been deleted, a
   await t.until(() => t.stored.length === 2);
 });
 
-test("requests are watched only while a pod needs a certificate", async () => {
+test("watches requests only while a pod needs a certificate", async () => {
   await using t = await start();
   await t.until(() => t.watches() === 1);
   t.certificates.unregister("p-uid");
@@ -207,7 +207,7 @@ test("requests are watched only while a pod needs a certificate", async () => {
   assert.throws(t.read, { message: /^no credentials yet/ });
 });
 
-test("generates no key without the API, and sends no request without the feature gate", async () => {
+test("generates no key if the API is missing, and sends no request if the feature gate is disabled", async () => {
   await using unserved = await start({ isServed: false });
   await unserved.clock.advance(10 * minute);
   assert.throws(unserved.read, { message: "no credentials yet for key={ns p p-uid v 1}" });

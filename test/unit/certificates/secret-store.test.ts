@@ -27,7 +27,7 @@ function secret() {
 
 const at = { namespace: "edge", secret: "certificates" };
 
-test("several names share a Secret; a pending key is stored and removed", async () => {
+test("keeps pairs of different names separate in one Secret; stores and removes a pending key", async () => {
   const { client, data } = secret();
   const [one, other] = ["a.kubelet-client", "b.kubelet-client"].map((name) => secretPairStore({ client, ...at, name }));
   assert.ok(one && other);
@@ -43,7 +43,7 @@ test("several names share a Secret; a pending key is stored and removed", async 
   assert.equal(await one.pendingKey(signal), undefined);
 });
 
-test("describes a missing Secret in a sentence", async () => {
+test("describes a missing Secret in one sentence", async () => {
   const client = fakeClient(() => {
     throw new CodedError("not_found", "no");
   });
@@ -53,7 +53,7 @@ test("describes a missing Secret in a sentence", async () => {
   });
 });
 
-test("writes a pair to the files if only the Secret has it", async () => {
+test("writes a pair from the Secret to files that do not have it yet", async () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-secret-"));
   try {
     const kept = secretPairStore({ client: secret().client, ...at, name: "a" });

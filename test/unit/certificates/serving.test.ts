@@ -37,7 +37,7 @@ async function place(): Promise<Place> {
   };
 }
 
-test("creates a self-signed pair for the node's name and addresses, valid one year, readable by the owner", async () => {
+test("creates a self-signed pair for the node's name and addresses, valid for one year and readable only by its owner", async () => {
   await using at = await place();
   const { certificate, key } = (await at.make()).current();
   const parsed = new X509Certificate(certificate);
@@ -52,7 +52,7 @@ test("creates a self-signed pair for the node's name and addresses, valid one ye
   assert.equal((await stat(join(at.dir, "pki/kubelet.key"))).mode & 0o777, 0o600);
 });
 
-test("keeps the self-signed pair while it is valid, and otherwise creates a new one", async () => {
+test("keeps the self-signed pair while it is valid, then creates a new one", async () => {
   await using at = await place();
   const first = (await at.make()).current();
   assert.deepEqual((await at.make()).current(), first);
@@ -107,7 +107,7 @@ async function passMinute(clock: FakeClock): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await clock.advance(0);
 }
 
-test("describes unusable files in one sentence with the field", async () => {
+test("describes unusable files in one sentence that names the field", async () => {
   await using at = await place();
   const [certFile, keyFile] = [join(at.dir, "none.crt"), join(at.dir, "none.key")];
   await assert.rejects(at.make({ certFile }), {

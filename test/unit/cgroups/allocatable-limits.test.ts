@@ -6,7 +6,7 @@ const Gi = 2 ** 30;
 const capacity = { cpus: 4, memoryBytes: 8 * Gi, maxPid: 4096, hugepages: { "hugepages-2Mi": Gi, "hugepages-1Gi": 0 } };
 const nothing = { kubeReserved: {}, systemReserved: {} };
 
-test("limits pods to capacity minus reservations, but not below zero", () => {
+test("limits pods to the node's capacity minus reservations, but never to less than zero", () => {
   assert.deepEqual(allPodsLimits(capacity, nothing), {
     cpuShares: 4096,
     memoryBytes: 8 * Gi,
@@ -25,7 +25,7 @@ test("limits pods to capacity minus reservations, but not below zero", () => {
   });
 });
 
-test("limits a reserved cgroup to the reservation, to its CPU only if only compressible resources are enforced", () => {
+test("limits a reserved cgroup to the reservation, but only its CPU if only compressible resources are enforced", () => {
   const reserved = { cpu: "250m", memory: "1Gi", pid: "500" };
   const hugepages = { "2MB": 0, "1GB": 0 };
   assert.deepEqual(reservedLimits(reserved, capacity, false), {

@@ -8,7 +8,7 @@ import type { RuntimeConfig } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { never } from "../../fakes/signals.ts";
 
-test("uses the runtime's cgroup driver; the configured one with older runtimes; retries while the runtime is down", async () => {
+test("uses the runtime's cgroup driver, or the configured one with older runtimes; retries while the runtime is down", async () => {
   const kubelet = { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS: true } as const;
   const answers: (() => Promise<RuntimeConfigResponse>)[] = [
     () => Promise.reject(new CodedError("unavailable", "down")),

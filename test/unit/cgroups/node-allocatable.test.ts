@@ -94,7 +94,7 @@ test("limits all pods to the allocatable resources, creates QoS cgroups, and emi
   await running;
 });
 
-test("sets cpuset to all CPUs under systemd with cgroup v2 only", async () => {
+test("sets the cpuset to all CPUs only with systemd and cgroup v2", async () => {
   for (const [driver, path, cpus] of [
     ["systemd", "kubepods.slice", ["0,2"]],
     ["cgroupfs", "kubepods", []],
@@ -113,7 +113,7 @@ test("sets cpuset to all CPUs under systemd with cgroup v2 only", async () => {
   }
 });
 
-test("limits all pods to the target's capacity without enforcement", async () => {
+test("limits all pods to the target's full capacity if node allocatable is not enforced", async () => {
   const { clock, read, stop, run } = await rig({ enforceNodeAllocatable: ["none"] });
   const running = run();
   await clock.advance(0);
@@ -122,7 +122,7 @@ test("limits all pods to the target's capacity without enforcement", async () =>
   await running;
 });
 
-test("reports and retries a rejected limit every minute, and repairs changes by others", async () => {
+test("reports a rejected limit and retries it every minute, and reverts changes made by others", async () => {
   const { clock, host, told, mended, read, refusals, stop, run } = await rig();
   refusals.push(new CodedError("failed_precondition", "device or resource busy"));
   const running = run();
@@ -152,7 +152,7 @@ test("logs missing permissions once", async () => {
   await running;
 });
 
-test("limits reserved cgroups to the reservations; fails with the kubelet's text if one does not exist", async () => {
+test("limits reserved cgroups to the reservations; fails with the kubelet's message if one does not exist", async () => {
   const enforcement = {
     enforceNodeAllocatable: ["kube-reserved", "system-reserved-compressible"],
     kubeReservedCgroup: "/kube",
@@ -184,7 +184,7 @@ test("limits reserved cgroups to the reservations; fails with the kubelet's text
   assert.match(missing.told.join(), /^Node n Warning FailedNodeAllocatableEnforcement Failed to enforce Kube/);
 });
 
-test("creates the pods' cgroup first, so that reserved cgroups get their controllers", async () => {
+test("creates the pods' cgroup first, so that the reserved cgroups get their controllers", async () => {
   const { clock, host, told, stop, run } = await rig({
     enforceNodeAllocatable: ["kube-reserved"],
     kubeReservedCgroup: "/kube",
@@ -219,7 +219,7 @@ test("retries limiting a reserved cgroup if the target does not respond", async 
   await running;
 });
 
-test("leaves reserved cgroups of an unavailable target to the service, but not those that cannot be limited", async () => {
+test("starts without limits on reserved cgroups if the target is unavailable, but fails if they cannot be limited", async () => {
   const settings = { enforceNodeAllocatable: ["kube-reserved"], kubeReservedCgroup: "/kubepods" };
   const { host, told, refusals, reserved } = await rig(settings);
   host.files.put(`${pods}/cgroup.controllers`, { data: controllers });

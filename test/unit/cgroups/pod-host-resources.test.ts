@@ -97,7 +97,7 @@ test("creates a pod's private directories once", async () => {
   assert.equal(host.files.changes.length, made);
 });
 
-test("knows all cgroups that were created concurrently", async () => {
+test("keeps track of all cgroups that are created concurrently", async () => {
   const asking = (cpu: string) => {
     const { spec } = withResources({ cpu });
     return ["uid-1", "uid-2", "uid-3"].map((uid) => aPod(spec, { uid }));
@@ -108,7 +108,7 @@ test("knows all cgroups that were created concurrently", async () => {
   assert.deepEqual(asking("2").map(ground.groups.isStale), [true, true, true]);
 });
 
-test("sets CPU, memory and PID limits and memory protection on the cgroup of a fully limited pod", async () => {
+test("sets CPU, memory and PID limits and memory protection on the cgroup of a pod whose containers all have limits", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { ground, read } = rig([pod]);
   await ground.prepare(pod, true, never);
@@ -130,7 +130,7 @@ test("adds the pod overhead to the cgroup's shares and limits", async () => {
   assert.deepEqual([read(`${own}/cpu.weight`), read("/burstable/cpu.weight")], ["20", "20"]);
 });
 
-test("sets no pod limit if one container has none; BestEffort pods get the minimum CPU shares", async () => {
+test("sets no limit on the pod if one container has none; gives BestEffort pods the minimum CPU shares", async () => {
   const open = aPod({
     containers: [
       aContainer("a", { resources: { requests: { cpu: "1" }, limits: { cpu: "1", memory: "1Gi" } } }),
@@ -161,7 +161,7 @@ test("sets the CPU shares of the Burstable cgroup to the sum of its pods' reques
   assert.equal(read("/burstable/cpu.weight"), "157");
 });
 
-test("removes a pod's cgroup whatever its QoS class, and can create it again", async () => {
+test("removes a pod's cgroup regardless of its QoS class, and can create it again", async () => {
   const pod = withResources({ cpu: "1" });
   const { host, ground, changes } = rig([pod]);
   await ground.prepare(pod, true, never);
@@ -184,7 +184,7 @@ const telling = (files: Readonly<Record<string, string>>) =>
     .map(([name, text]) => `==> ${name} <==\n${text}\n`)
     .join("\n");
 
-test("reads and sets the limits and usage of a running pod's cgroup", async () => {
+test("reads limits and usage of a running pod's cgroup, and sets the limits", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { host, ground, read } = rig([pod], cgroupfs, { "run-2": 7 });
   const own = "./lab/kubepods/burstable/poduid-1";
@@ -250,7 +250,7 @@ test("updates memory protection of a pod and its QoS class when its request chan
   assert.equal(read("/burstable/cpu.weight"), "118");
 });
 
-test("limits swap on the pod's cgroup if the runtime cannot limit it per container, also after a resize", async () => {
+test("limits swap on the pod's cgroup if the runtime cannot limit it per container, even after a resize", async () => {
   const swapOf = async (swapping: NonNullable<Parameters<typeof rig>[4]>, isLimited = true) => {
     const pod = withResources({ memory: "128Mi" });
     const { host, ground } = rig([pod], cgroupfs, {}, allocatedPod, swapping);
@@ -271,7 +271,7 @@ test("limits swap on the pod's cgroup if the runtime cannot limit it per contain
   assert.equal(ground.groups.wanted(larger).swapBytes, 2 ** 27);
 });
 
-test("creates a slice with limits per pod under systemd, removed with the pod", async () => {
+test("with systemd, creates a slice with limits for each pod, and removes it with the pod", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { host, ground, changes } = rig([pod], { driver: "systemd", root: "/", perQos: true });
   const { units, heard } = await fakeSystemd(host, {});
@@ -313,7 +313,7 @@ test("starts and terminates pods without cgroups if the target's user may not cr
   assert.equal(heard.length, 1);
 });
 
-test("fails a pod with the kubelet's text if cgroups are read-only for a privileged user", async () => {
+test("fails a pod with the kubelet's message if cgroups are read-only even for a privileged user", async () => {
   const pod = withResources({ cpu: "250m" });
   const { host, ground, heard } = rig([pod]);
   host.files.onChange((change) => {
@@ -332,7 +332,7 @@ async function takeAway(host: FakeHost, path: string): Promise<void> {
     await host.fs.apply([{ kind: "remove", path: each }]);
 }
 
-test("restores the limits of a pod cgroup that was removed by others, whether or not a runtime has re-created it", async () => {
+test("restores the limits of a pod cgroup that others removed, whether or not the runtime has re-created it", async () => {
   const [pod, other] = ["uid-1", "uid-2"].map((uid) => aPod(withResources({ cpu: "250m" }).spec, { uid }));
   assert.ok(pod && other);
   const { host, ground, read } = rig([pod, other]);

@@ -27,7 +27,7 @@ async function rig(groups: readonly string[], directories: readonly string[]) {
   return { former, lines, left };
 }
 
-test("logs pod cgroups of a different driver, and removes them with the pods, and their parents with the last", async () => {
+test("logs pod cgroups of the previous driver, and removes each with its pod, and the parents with the last pod", async () => {
   const groups = ["/kubepods/pod1", "/kubepods/burstable/pod2", "/kubepods/besteffort"];
   const { former, lines, left } = await rig(groups, ["1", "2", "3"]);
   assert.equal(lines.length, 1);
@@ -40,7 +40,7 @@ test("logs pod cgroups of a different driver, and removes them with the pods, an
   assert.deepEqual(left(), []);
 });
 
-test("keeps pod cgroups of other nodes, and their parents", async () => {
+test("keeps the pod cgroups of other nodes, and their parents", async () => {
   const { former, left } = await rig(["/kubepods/pod1", "/kubepods/burstable/pod2"], ["1"]);
   await former?.remove("2", never);
   await former?.remove("1", never);

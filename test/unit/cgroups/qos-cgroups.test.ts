@@ -56,7 +56,7 @@ const asking = (uid: string, cpu: string, status: object = {}): TestPod => ({
   status,
 });
 
-test("sets Burstable CPU shares to the sum of requests, BestEffort to the minimum, and only on changes", async () => {
+test("sets CPU shares of Burstable to the sum of requests and of BestEffort to the minimum, and writes only changes", async () => {
   const { pods, shares, tiers } = rig();
   pods.push(asking("a", "250m"), asking("b", "750m"), aPod({}, { uid: "c" }));
   await tiers.ensure(never);
@@ -85,7 +85,7 @@ test("does not count pods whose containers are gone, or that ended before graftl
   assert.deepEqual(shares(), [[burstable, 2]]);
 });
 
-test("sets all limits again on repair, and retries a failed limit at the next change", async () => {
+test("a repair sets all limits again; a failed limit is retried at the next change", async () => {
   const { pods, shares, tiers, failing } = rig();
   pods.push(asking("a", "1"));
   await tiers.ensure(never);
@@ -100,7 +100,7 @@ test("sets all limits again on repair, and retries a failed limit at the next ch
   assert.deepEqual(shares(), [[burstable, 2048]]);
 });
 
-test("keeps the latest sum of concurrent updates", async () => {
+test("after concurrent updates, the latest sum is in effect", async () => {
   const { pods, set, shares, tiers, holdUp } = rig();
   await tiers.ensure(never);
   shares();
@@ -123,7 +123,7 @@ test("sets no limit on huge pages for QoS cgroups", async () => {
   for (const [, { hugepages }] of set) assert.deepEqual(hugepages, { "2MB": 2 ** 62, "1GB": 2 ** 62 });
 });
 
-test("protects requested memory with feature gate MemoryQoS, if the policy says so", async () => {
+test("with the feature gate MemoryQoS, protects requested memory if the policy says so", async () => {
   const sized = (uid: string, memory: string, limits: ResourceList) =>
     aPod({ containers: [aContainer("c", { resources: { requests: { memory, cpu: "1" }, limits } })] }, { uid });
   const tiered = rig([], { reserves: true });

@@ -12,7 +12,7 @@ import { programsIn, testKit } from "../../cluster/tools/kits.ts";
 const cluster = join(import.meta.dirname, "..", "..", "cluster");
 const plain = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"];
 
-test("builds only the programs that a demo needs: the kubelet if it runs a node, helm and graftlet's image if it uses helm", () => {
+test("builds only what a demo needs: the kubelet if it runs a node, helm and graftlet's image if it uses helm", () => {
   const own = needsOf({ helm: false, agent: "graftlet" });
   deepEqual([own.kit.programs, own.helm, own.ownImage, preparations(own)], [plain, false, false, 3]);
   const beside = needsOf({ helm: false, agent: "kubelet" });
@@ -33,7 +33,7 @@ test("builds every image that the demo's pods use", () => {
   );
 });
 
-test("builds every program in a kit's images from a module that contains it", () => {
+test("builds every program in a kit's images from the module that contains it", () => {
   for (const { name, module } of catalog.flatMap(programsIn))
     ok(
       readFileSync(join(cluster, "tools", module, "go.mod"), "utf8").match(
@@ -51,7 +51,7 @@ test("builds every program in a kit's images from a module that contains it", ()
   );
 });
 
-test("prints the number and the duration of each step", () => {
+test("prints each step's number and duration", () => {
   const lines: string[] = [];
   let now = 0;
   const steps = createSteps(

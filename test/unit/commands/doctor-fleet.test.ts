@@ -91,7 +91,7 @@ async function examined({ objects, pools = [], refusal, node, examine, signal = 
 const loginFile = ({ providerConfig }: NodeConfig) =>
   String((providerConfig as { readonly privateKeyFile?: unknown }).privateKeyFile);
 
-test("examines the machine of an object with its pool's defaults, and stores its login only meanwhile, apart from the running process's files", async () => {
+test("examines an object's machine with its pool's defaults, and stores its login only temporarily and in separate files", async () => {
   const pool = {
     metadata: { name: "pool", namespace: "edge", uid: "p" },
     spec: { template: { ssh: { user: "ubuntu", port: 2200 }, kubeletConfiguration: { maxPods: 9 } } },
@@ -122,7 +122,7 @@ test("examines the machine of an object with its pool's defaults, and stores its
   assert.ok(calls.every(({ verb }) => verb === "get" || verb === "list"));
 });
 
-test("reports why an object cannot be served, and examines the others", async () => {
+test("reports why an object cannot be served, and still examines the others", async () => {
   const { found, configs } = await examined({
     objects: [
       machine("other"),
@@ -149,7 +149,7 @@ test("reports why an object cannot be served, and examines the others", async ()
   for (const config of configs) assert.equal(existsSync(loginFile(config)), false);
 });
 
-test("reports the object's Ready condition with a truncated message, or an empty status", async () => {
+test("reports the object's Ready condition with a truncated message, or that the status is empty", async () => {
   const taken = { conditions: [condition("Ready", "False", "NameTaken", "x".repeat(30_000))] };
   const { found } = await examined({
     objects: [machine("edge-1", {}, { status: taken }), machine("edge-2", {}, { status: {} })],
@@ -158,7 +158,7 @@ test("reports the object's Ready condition with a truncated message, or an empty
   assert.match(found[3] ?? "", /^edge-2\|GraftedNode\|warning\|\|its status is empty: check that graftlet runs/);
 });
 
-test("does not examine the machine of an object that is paused, inactive or deleted, and says so", async () => {
+test("does not examine the machine of an object that is paused, inactive or being deleted, and says so", async () => {
   const says = (reason: string) => ({ status: { conditions: [condition("Ready", "False", reason, "as told")] } });
   const pool = { metadata: { name: "rests", namespace: "edge", uid: "p" }, spec: { template: { paused: true } } };
   const { found, configs, calls } = await examined({
@@ -185,7 +185,7 @@ test("does not examine the machine of an object that is paused, inactive or dele
   assert.equal(calls.filter(({ path }) => path.includes("/secrets/")).length, 0);
 });
 
-test("for a machine that connects to the running graftlet, reports the condition Linked instead of connecting to it", async () => {
+test("for a machine that connects to the running graftlet by itself, reports its Linked condition and makes no connection", async () => {
   const reverse = { ssh: { reverse: { authorizedKeys: ["ssh-ed25519 AAAA"] } } };
   const down = condition("Linked", "False", "ReverseTunnelDown", "no tunnel is open");
   const up = condition("Linked", "True", "Connected", "the machine is connected");
@@ -207,7 +207,7 @@ test("for a machine that connects to the running graftlet, reports the condition
   assert.deepEqual(configs, []);
 });
 
-test("reports one finding with the remedy if the objects cannot be listed, or there are none", async () => {
+test("if the objects cannot be listed, or there are none, reports one finding with the remedy", async () => {
   const refused = async (code: "not_found" | "permission_denied" | "unavailable", status: number) => {
     const refusal = new ApiError(code, "the server said no", { status, reason: "" });
     return (await examined({ objects: [machine("edge-1")], refusal })).found;
@@ -223,7 +223,7 @@ test("reports one finding with the remedy if the objects cannot be listed, or th
   assert.deepEqual((await examined({ objects: [] })).found, ["|GraftedNodes|ok||none in namespace edge"]);
 });
 
-test("examines only the object that is named", async () => {
+test("examines only the named object", async () => {
   const objects = [machine("edge-1"), machine("edge-2")];
   const { configs } = await examined({ objects, node: "edge-2" });
   assert.deepEqual(
@@ -237,7 +237,7 @@ test("examines only the object that is named", async () => {
   );
 });
 
-test("examines four machines at once, and reports them in order; of a large fleet, it reports only problems", {
+test("examines four machines at once and reports them in order, or only their problems in a large fleet", {
   timeout: 20_000,
 }, async () => {
   const four = Promise.withResolvers<void>();
@@ -265,7 +265,7 @@ test("examines four machines at once, and reports them in order; of a large flee
   assert.equal(found.length, 41);
 });
 
-test("examines no further machine once it is stopped, and leaves no login behind", async () => {
+test("once stopped, examines no further machines and leaves no login files behind", async () => {
   const configs: NodeConfig[] = [];
   const stop = new AbortController();
   const attempt = examined({

@@ -114,7 +114,7 @@ test("reports abnormal conditions, and why pods do not run", () => {
   );
 });
 
-test("keeps the latest warnings and errors of each node's log", () => {
+test("keeps the latest warnings and errors from each node's log", () => {
   const notes = createNotes(fakeClock());
   const process = createLogger(0, { write: notes.line });
   process.warn({}, "of no node");
@@ -228,7 +228,7 @@ async function answering(t: TestContext, before?: (path: string) => Promise<void
   };
 }
 
-test("serves status on a private socket, which is removed with the process", async (t) => {
+test("serves the status on a private socket that is removed when the process ends", async (t) => {
   const process = await answering(t);
   await process.isUp();
   assert.equal((await stat(process.path)).mode & 0o777, 0o600);
@@ -255,7 +255,7 @@ test("serves status on a private socket, which is removed with the process", asy
   });
 });
 
-test("replaces a stale socket, but not one that responds; logs a warning if the socket cannot be created", async (t) => {
+test("replaces a stale socket, but not one in use; logs a warning if the socket cannot be created", async (t) => {
   const stale = await answering(t, async (path) => {
     await mkdir(join(path, ".."));
     await writeFile(path, "");
@@ -282,7 +282,7 @@ test("replaces a stale socket, but not one that responds; logs a warning if the 
   assert.equal(stale.warnings.at(-1), "long");
 });
 
-test("tolerates callers that send data or disconnect; reports an invalid response in a sentence", async (t) => {
+test("tolerates callers that send data or disconnect; reports an invalid response in one sentence", async (t) => {
   const process = await answering(t);
   await process.isUp();
   for (let n = 0; n < 20; n++) {

@@ -11,7 +11,7 @@ function written(t: TestContext): () => string {
 
 const hostile = "mount failed: \u001b]0;owned\u0007\u001b[2J\nedge-2: ready\r\u009b31m\u202Etxt\u007f ünïcode";
 
-test("escapes control characters of a target, in one line", (t) => {
+test("escapes control characters in a target's text, and prints it on one line", (t) => {
   const said = written(t);
   processTerminal().print(hostile);
   assert.equal(
@@ -20,7 +20,7 @@ test("escapes control characters of a target, in one line", (t) => {
   );
 });
 
-test("prints JSON without control characters, with the same values", (t) => {
+test("prints JSON with control characters escaped and values unchanged", (t) => {
   const said = written(t);
   printJson(processTerminal(), { message: hostile, list: [1, { two: "x" }] });
   assert.deepEqual(JSON.parse(said()), { message: hostile, list: [1, { two: "x" }] });

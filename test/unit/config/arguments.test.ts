@@ -7,7 +7,7 @@ import { optionFields } from "../../../src/config/option-fields.ts";
 import { kubeletVersion } from "../../../src/version.ts";
 import { filesIo, nodeOf, refusalOf, run } from "./files.ts";
 
-test("accepts every spelling of flags that the kubelet does", () => {
+test("accepts every spelling of flags that the kubelet accepts", () => {
   assert.equal(nodeOf(["--port", "1234"]).kubelet.port, 1234);
   assert.equal(nodeOf(["--port=1234"]).kubelet.port, 1234);
   assert.equal(nodeOf(["--max_pods=7"]).kubelet.maxPods, 7);
@@ -68,7 +68,7 @@ test("every flag listed by --help exists", () => {
   );
 });
 
-test("every flag listed by remove --help exists, and remove has two of its own", () => {
+test("every flag listed by remove --help exists; only two of them are specific to remove", () => {
   const help = parseCommandLine(["remove", "--help"], filesIo());
   assert.ok(help.kind === "help" && help.text.startsWith("graftlet remove: "));
   const named = new Set([...help.text.matchAll(/--([a-z][a-z0-9-]+)/g)].map(([, flag]) => flag ?? ""));

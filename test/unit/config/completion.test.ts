@@ -28,7 +28,7 @@ describe("shell completion", () => {
       .split("\n");
   };
 
-  test("bash: completes commands, flags of a node and flags of a command", () => {
+  test("bash: completes commands, node flags and command flags", () => {
     assert.deepEqual(proposedByBash("graftlet", "do"), ["doctor"]);
     assert.deepEqual(proposedByBash("graftlet", "--provider"), ["--provider", "--provider-config", "--provider-id"]);
     assert.deepEqual(proposedByBash("graftlet", "--vers"), ["--version"]);

@@ -20,7 +20,7 @@ function fileOf(...providers: readonly object[]): string {
 
 const filesWith = (...providers: readonly object[]) => ({ "/c.yaml": fileOf(...providers), "/bin/ecr": "" });
 
-test("reads a provider as a program in the directory, with its image patterns", () => {
+test("reads a provider with its program in the directory and its image patterns", () => {
   const env = [{ name: "AWS_PROFILE", value: "node" }];
   const { credentialProviders } = nodeOf(flags, filesWith({ ...ecr, args: ["get"], env }));
   assert.deepEqual(credentialProviders?.providers, [
@@ -61,7 +61,7 @@ test("reads token attributes of a provider with an audience", () => {
   assert.equal(nodeOf([...flags, `--feature-gates=${gate}=false`], filesWith(ecr)).nodeName, "worker-1.example");
 });
 
-test("reads the files of a directory in lexical order with one hash", () => {
+test("reads the files of a directory in lexical order, with a single hash for all", () => {
   const [one, two] = [fileOf(ecr), fileOf({ ...ecr, name: "gcr" })];
   const files = { "/d/20.yml": two, "/d/10.json": one, "/d/README": "-", "/d/more/30.json": "-" };
   const programs = { "/bin/ecr": "", "/bin/gcr": "" };
@@ -81,7 +81,7 @@ test("reads the files of a directory in lexical order with one hash", () => {
   assert.match(refusalOf(argv, { "/d/README": "", ...programs }), /\/d": the directory has no \*\.json, \*\.yaml or/);
 });
 
-test("applies the process's plugins to all nodes of a file", () => {
+test("applies the process's plugins to all nodes in a file", () => {
   const nodes = "apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\nnodes: [{name: a}, {name: b}]\n";
   const found = run([...flags, "--nodes=/n"], { ...filesWith(ecr), "/n": nodes }).nodes;
   assert.deepEqual(
@@ -90,12 +90,12 @@ test("applies the process's plugins to all nodes of a file", () => {
   );
 });
 
-test("does not require the plugins to remove a node", () => {
+test("does not require the plugins for removing a node", () => {
   const { kind } = parseCommandLine(["remove", ...flags], filesIo());
   assert.equal(kind, "remove");
 });
 
-test("names each invalid setting with the remedy", () => {
+test("reports each invalid setting by name, with the remedy", () => {
   const where = "/c.yaml: providers[0]";
   const token = {
     serviceAccountTokenAudience: "registry",

@@ -31,7 +31,7 @@ function asked(...argv: readonly string[]) {
   return { ...parsed, nodes: parsed.nodes.map(({ nodeName, provider }) => `${nodeName} by ${provider}`) };
 }
 
-test("doctor: examines the nodes of a file, one chosen node, or the node that the flags describe; the cluster only with a kubeconfig", () => {
+test("doctor: examines the nodes in a file, one selected node, or the node described by flags; the cluster only if given a kubeconfig", () => {
   assert.deepEqual(asked("--nodes=/n.yaml"), {
     kind: "doctor",
     nodes: ["one by docker", "two by ssh"],
@@ -58,7 +58,7 @@ test("doctor: examines the nodes of a file, one chosen node, or the node that th
   assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
 });
 
-test("doctor: in the Pod of a fleet, examines all GraftedNodes and the nodes of the file, or the GraftedNode whose name is not in the file", () => {
+test("doctor: in the Pod of a fleet, examines all GraftedNodes and the nodes in the file; a name not in the file is a GraftedNode", () => {
   const examined = (argv: readonly string[], env: Readonly<Record<string, string>> = inPod) => {
     const parsed = parseCommandLine(["doctor", "--nodes=/fleet.yaml", ...argv], filesIo(files, env));
     assert.ok(parsed.kind === "doctor");
@@ -76,7 +76,7 @@ test("doctor: in the Pod of a fleet, examines all GraftedNodes and the nodes of 
   );
 });
 
-test("reads a file of nodes once per command", () => {
+test("each command reads the file of nodes only once", () => {
   const commands = [
     ["doctor"],
     ["leave", "--kubeconfig=/kubeconfig"],

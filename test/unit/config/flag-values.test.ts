@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { run } from "./files.ts";
 
-test("prints every flag as Go's flag library does: its value on the command line, otherwise its default", () => {
+test("prints every flag as Go's flag library does: with its value from the command line, otherwise with its default", () => {
   const { flags } = run(
     [
       "--config=/config",

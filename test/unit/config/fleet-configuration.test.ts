@@ -24,13 +24,13 @@ test("a configuration with a fleet needs no nodes", () => {
   );
 });
 
-test("a star in a pattern of names matches any part of a node name; all else matches literally", () => {
+test("an asterisk in a name pattern matches any part of a node name; all other characters match literally", () => {
   const { fleet: read } = fleetOf(fleet());
   const names = ["edge-1", "edge-", "edge-a.b", "n.1", "nx1", "my-edge-1", "edge", "edge-1\nx", "Edge-1"];
   assert.deepEqual(names.filter(read.mayHave), ["edge-1", "edge-", "edge-a.b", "n.1"]);
 });
 
-test("decodes a node with the settings that all nodes share, and without a health port", () => {
+test("decodes a node with the settings shared by all nodes, and without a health port", () => {
   const { fleet: read } = fleetOf(`approveServingCertificates: true\n${fleet()}`);
   const entry = { name: "edge-1", provider: "ssh", port: 10_300, kubeletService: "graftlet-edge-1" };
   const node = read.decodeNode(entry, { title: "GraftedNode edge-1", certificateSecret: "own" });
@@ -42,7 +42,7 @@ test("decodes a node with the settings that all nodes share, and without a healt
   assert.equal(node.rootDir, "/var/lib/kubelet/edge-1");
 });
 
-test("names an invalid field by its object and path", () => {
+test("reports an invalid field with its object and path", () => {
   const { fleet: read } = fleetOf(fleet());
   const object = { title: "GraftedNode edge-1", certificateSecret: "own" };
   const refused = (entry: object) =>
@@ -54,7 +54,7 @@ test("names an invalid field by its object and path", () => {
   assert.match(refused({ labels: { "kubernetes.io/x": "y" } }), /^GraftedNode edge-1: spec\.labels/);
 });
 
-test("refuses an invalid fleet with the remedy", () => {
+test("refuses an invalid fleet section, and names the remedy", () => {
   const refused = (body: string, env = inPod as Readonly<Record<string, string>>) =>
     sentenceOf(() => fleetOf(body, env));
   assert.match(
@@ -72,7 +72,7 @@ test("refuses an invalid fleet with the remedy", () => {
   assert.match(refused("nodes: []\n"), /nodes.*list at least one node/);
 });
 
-test("requires a key file for the listener of reverse tunnels", () => {
+test("requires a key file for the reverse tunnel listener", () => {
   const withListener = (listener: string) =>
     `kubeletAddress: service\nfleet: { release: edge, nodeNames: ["edge-*"], listener: ${listener} }\n`;
   assert.deepEqual(fleetOf(withListener("{ port: 2222, hostKeyFile: /k }")).fleet.listener, {
@@ -86,7 +86,7 @@ test("requires a key file for the listener of reverse tunnels", () => {
   );
 });
 
-test("nodeObjects names the release that shows its nodes, and needs a Pod", () => {
+test("nodeObjects takes the name of the release whose nodes are shown as objects, and works only in a Pod", () => {
   const read = (body: string, env: Readonly<Record<string, string>> = inPod) => {
     const nodes = "nodes: [{ name: a, kubeconfig: /kubeconfig }]\n";
     const text = file(`${body}${nodes}`)["/nodes.yaml"].replace("certificateSecret: c\n", "");

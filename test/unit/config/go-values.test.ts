@@ -49,7 +49,7 @@ test("parses booleans and integers as Go does", () => {
   assert.equal(parseInteger(""), undefined);
 });
 
-test("returns the sign of a quantity, and nothing for an invalid one", () => {
+test("returns the sign of a quantity, or undefined for an invalid one", () => {
   const cases: readonly [string, number | undefined][] = [
     ["500Mi", 1],
     ["200m", 1],

@@ -8,7 +8,7 @@ function fromFile(body: string, ...argv: readonly string[]) {
   return nodeOf(["--config=/etc/kubelet.yaml", ...argv], { "/etc/kubelet.yaml": kubeletFile(body) }).kubelet;
 }
 
-test("an empty configuration has the kubelet's defaults, and is secure with and without a file", () => {
+test("an empty configuration has the kubelet's defaults, and is secure with or without a file", () => {
   for (const config of [fromFile(""), nodeOf([]).kubelet]) {
     assert.equal(config.port, 10250);
     assert.equal(config.readOnlyPort, 0);
@@ -26,7 +26,7 @@ test("an empty configuration has the kubelet's defaults, and is secure with and 
   assert.deepEqual(nodeOf([]).kubelet.evictionHard, {});
 });
 
-test("reads values in YAML 1.1 and JSON", () => {
+test("reads values written in YAML 1.1 or JSON", () => {
   const config = fromFile(
     "registerNode: no\nauthentication: {anonymous: {enabled: yes}}\nsyncFrequency: 1m30s\nmaxPods: 0x10\n",
   );
@@ -46,7 +46,7 @@ test("reads values in YAML 1.1 and JSON", () => {
   assert.deepEqual(node.kubelet.clusterDNS, ["10.0.0.10"]);
 });
 
-test("treats zero as unset for value fields and as a value for pointer fields", () => {
+test("treats zero as unset in value fields, but as a value in pointer fields", () => {
   const config = fromFile(
     'port: 0\nsyncFrequency: 0s\naddress: ""\nhealthzPort: 0\nresolvConf: ""\nregistryPullQPS: 0\nmaxPods: null\n',
   );
@@ -85,7 +85,7 @@ test("resolves relative paths from the file's directory", () => {
   assert.equal(config.resolvConf, "/run/resolv.conf");
 });
 
-test("flags override drop-ins, which override the file in order", () => {
+test("flags override drop-ins, and drop-ins, in lexical order, override the file", () => {
   const files = {
     "/k.yaml": kubeletFile(
       "maxPods: 1\nport: 1111\nsystemReserved: {cpu: 100m}\nclusterDNS: [10.0.0.1]\nfeatureGates: {EnvFiles: false}\n",
@@ -107,7 +107,7 @@ test("flags override drop-ins, which override the file in order", () => {
   assert.deepEqual(flagged.featureGates, { EnvFiles: false, EventedPLEG: true });
 });
 
-test("encodes a configuration to a document that decodes to the same", () => {
+test("encodes a configuration to a document that decodes to the same configuration", () => {
   const config = fromFile(
     "syncFrequency: 90s\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\nregisterWithTaints: [{key: a, effect: NoExecute}]\nimagePullCredentialsVerificationPolicy: NeverVerify\n",
   );
@@ -117,7 +117,7 @@ test("encodes a configuration to a document that decodes to the same", () => {
   assert.deepEqual(nodeOf(["--config=/k.json"], { "/k.json": JSON.stringify(document) }).kubelet, config);
 });
 
-test("allows names without tag and digest in the image allowlist, with a star only as the last part", () => {
+test("allows names without tag or digest in the image allowlist, with an asterisk only as the last part", () => {
   const withList = (pattern: string) =>
     fromFile(
       `imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [${JSON.stringify(pattern)}]\n`,

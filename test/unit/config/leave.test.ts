@@ -22,7 +22,7 @@ function leavingOf(argv: readonly string[], env: Readonly<Record<string, string>
   return { ...asked, nodes: asked.nodes.map(({ nodeName }) => nodeName) };
 }
 
-test("leave: all nodes of the file or the selected one leave, with the kubeconfig of the command", () => {
+test("leave: removes all nodes in the file, or the selected one, using the command's kubeconfig", () => {
   const admin = "--kubeconfig=/kubeconfig";
   assert.deepEqual(leavingOf([admin, "--nodes=/n.yaml"]), {
     kind: "leave",
@@ -46,7 +46,7 @@ test("leave: uses the service account and its namespace in a Pod", () => {
   assert.deepEqual(elsewhere.deployment, { namespace: "other", name: "edge" });
 });
 
-test("leave: the GraftedNodes of a release leave with its nodes, but only in its Pod", () => {
+test("leave: removes a release's GraftedNodes together with its nodes, but only in its Pod", () => {
   const pod = { KUBERNETES_SERVICE_HOST: "10.0.0.1" };
   const own = leavingOf(["--nodes=/fleet.yaml", "--deployment=edge"], pod);
   assert.deepEqual(own.nodes, []);
@@ -55,7 +55,7 @@ test("leave: the GraftedNodes of a release leave with its nodes, but only in its
   assert.equal(leavingOf(["--nodes=/fleet.yaml", "--kubeconfig=/kubeconfig"]).fleet, undefined);
 });
 
-test("leave: refuses invalid combinations in a sentence", () => {
+test("leave: refuses invalid combinations of flags in one sentence", () => {
   const refusal = (...argv: readonly string[]) => sentenceOf(() => leavingOf(argv));
   assert.match(refusal("--nodes=/n.yaml"), /^--kubeconfig is not given: graftlet needs an API server; /);
   const admin = ["--kubeconfig=/kubeconfig", "--nodes=/n.yaml"];

@@ -14,7 +14,7 @@ test("validates names as Kubernetes does", () => {
   assert.ok(!isLabelValue("-a"));
 });
 
-test("allows only a few of Kubernetes' own labels on a node", () => {
+test("allows a node only a few of the labels reserved for Kubernetes", () => {
   assert.ok(isNodeLabel("example.org/role"));
   assert.ok(isNodeLabel("plain"));
   assert.ok(isNodeLabel("topology.kubernetes.io/zone"));
@@ -24,7 +24,7 @@ test("allows only a few of Kubernetes' own labels on a node", () => {
   assert.ok(isNodeLabel("notkubernetes.io/x"));
 });
 
-test("suggests the most similar name, and none if all differ too much", () => {
+test("suggests the most similar name, or none if all differ too much", () => {
   const names = ["port", "address", "node-ip", "max-pods"];
   assert.equal(nearest("prot", names), "port");
   assert.equal(nearest("adress", names), "address");

@@ -9,7 +9,7 @@ test("uses the host name unless a flag sets the node's name", () => {
   assert.match(refusalOf(["--hostname-override=a_b"]), /^--hostname-override is "a_b": a node's name is/);
 });
 
-test("the provider defaults to cri without settings", () => {
+test("the provider defaults to cri if there are no settings", () => {
   const plain = nodeOf([]);
   assert.deepEqual([plain.provider, plain.providerConfig], ["cri", undefined]);
   const node = nodeOf(["--provider=ssh", "--provider-config=/p.yaml"], { "/p.yaml": "host: 10.0.0.1\nport: 22\n" });
@@ -23,7 +23,7 @@ test("requires absolute directories, and normalizes them", () => {
   assert.equal(refusalOf(["--root-dir=kubelet"]), '--root-dir is "kubelet": use an absolute path');
 });
 
-test("accepts no node address, one, or one of each family", () => {
+test("accepts zero or one node address, or one of each family", () => {
   assert.deepEqual(nodeOf([]).nodeIPs, []);
   assert.deepEqual(nodeOf(["--node-ip=::"]).nodeIPs, ["::"]);
   assert.deepEqual(nodeOf(["--node-ip=10.0.0.1, fd00::1"]).nodeIPs, ["10.0.0.1", "fd00::1"]);
@@ -111,7 +111,7 @@ test("several nodes have separate names, ports and directories", () => {
   assert.equal(logging.verbosity, 3);
 });
 
-test("reads which DaemonSets a node runs, from its settings or the flag", () => {
+test("reads which DaemonSets a node runs from its settings or the flag", () => {
   const { nodes } = several("- name: a\n- {name: b, daemonSets: selected}");
   assert.deepEqual(
     nodes.map(({ daemonSets }) => daemonSets),
@@ -125,7 +125,7 @@ test("reads which DaemonSets a node runs, from its settings or the flag", () => 
   );
 });
 
-test("the process has its own health port; its nodes only if they set one", () => {
+test("the process has a health port; each of its nodes has one only if it sets one", () => {
   const file = (fields: string) => ({
     "/n.yaml": `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}`,
   });
@@ -196,7 +196,7 @@ test("refuses invalid lists of nodes", () => {
   );
 });
 
-test("shares a Secret and a Service among nodes in a Pod, and refuses them elsewhere or if incomplete", () => {
+test("shares a Secret and a Service among the nodes in a Pod, but refuses them outside a Pod or if incomplete", () => {
   const read = (
     fields: string,
     env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" },
@@ -246,7 +246,7 @@ test("shares a Secret and a Service among nodes in a Pod, and refuses them elsew
   }
 });
 
-test("reads process-wide settings for the API server, and refuses them outside a Pod", () => {
+test("reads process-wide settings for the API server, but refuses them outside a Pod", () => {
   const read = (fields: string, env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" }) => {
     const nodes = "nodes: [{name: a, kubeconfig: /k}]\n";
     const text = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}${nodes}`;
@@ -277,7 +277,7 @@ test("reads process-wide settings for the API server, and refuses them outside a
   );
 });
 
-test("requires an existing bootstrap kubeconfig, but no kubeconfig", () => {
+test("requires that the bootstrap kubeconfig exists, but not the kubeconfig", () => {
   const parse = (...argv: readonly string[]) => parseCommandLine(argv, filesIo({ "/boot": "kubeconfig" }));
   const result = parse("--kubeconfig=/new", "--bootstrap-kubeconfig=/boot");
   assert.ok(result.kind === "run");
@@ -293,7 +293,7 @@ test("requires an existing bootstrap kubeconfig, but no kubeconfig", () => {
   );
 });
 
-test("applies the command line's limits of dead containers to each of several nodes", () => {
+test("applies the command line's limits on dead containers to each of several nodes", () => {
   const flags = [
     "--minimum-container-ttl-duration=1m",
     "--maximum-dead-containers-per-container=2",

@@ -35,13 +35,13 @@ test("remove: accepts the node's flags, and needs no existing kubeconfig", () =>
   assert.equal(removalOf().yes, false);
 });
 
-test("remove: selects the ssh provider if the settings have a host and no provider is set", () => {
+test("remove: selects the ssh provider if the settings name a host but no provider", () => {
   assert.equal(removalOf("--provider-config=/ssh.yaml").node.provider, "ssh");
   assert.equal(removalOf("--provider-config=/cri.yaml").node.provider, "cri");
   assert.equal(removalOf("--provider-config=/ssh.yaml", "--provider=cri").node.provider, "cri");
 });
 
-test("remove: requires a node's name if the file has several nodes", () => {
+test("remove: requires the name of a node if the file has several", () => {
   const { node } = removalOf("--nodes=/n.yaml", "--node=two");
   assert.deepEqual([node.nodeName, node.provider, node.rootDir], ["two", "ssh", "/var/lib/kubelet/two"]);
   assert.equal(

@@ -27,7 +27,7 @@ test("the status socket comes from the flag, the environment or the certificate 
   assert.equal(run(["--nodes=/n.yaml", "--status-socket=/f/s"], { "/n.yaml": file }).statusSocket, "/f/s");
 });
 
-test("refuses invalid status flags in a sentence", () => {
+test("refuses invalid status flags in one sentence", () => {
   assert.match(
     sentenceOf(() => asked(["--status-socket="])),
     /--status-socket .*set the socket of the running graftlet/,

@@ -22,7 +22,7 @@ test("never warns of a default, even if it is set explicitly", () => {
   );
 });
 
-test("warns of an unsupported setting in one line with the actual behaviour", () => {
+test("warns of an unsupported setting in one line that states the actual behaviour", () => {
   const body =
     "staticPodPath: /etc/kubernetes/manifests\nstaticPodURL: http://127.0.0.1/\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
   assert.deepEqual(textsOf(run(["--config=/k", "--lock-file=/l"], { "/k": kubeletFile(body) })), [
@@ -30,7 +30,7 @@ test("warns of an unsupported setting in one line with the actual behaviour", ()
   ]);
 });
 
-test("does not warn of values that make no difference", () => {
+test("does not warn of values that do not change the behaviour", () => {
   const body = "memorySwap: {swapBehavior: NoSwap}\ncontentType: application/json\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
@@ -47,7 +47,7 @@ function sourceTexts(): readonly string[] {
     .map((name) => readFileSync(join(source, name), "utf8"));
 }
 
-test("every field and flag is either read by the code or has a warning", () => {
+test("every field and flag either is read by the code or has a warning", () => {
   const texts = sourceTexts();
   const ignored = [...fieldsOf({ ...kubeletFields, ...optionFields })].flatMap(([path, { instead }]) => {
     const name = new RegExp(`\\b${path.split(".").at(-1)}\\b`);
@@ -63,7 +63,7 @@ test("warns of log buffer settings, which are ignored", () => {
   ]);
 });
 
-test("warns that containerfs thresholds are derived, as in the kubelet", () => {
+test("warns that containerfs thresholds are ignored and derived from others, as in the kubelet", () => {
   const body = "evictionHard: {containerfs.available: 5%, nodefs.available: 5%}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
     "evictionHard (--eviction-hard) is not supported yet: containerfs.available is ignored: the nodefs or imagefs threshold applies, depending on which file system has the layers",
@@ -85,7 +85,7 @@ nodes: [{name: a}, {name: b, kubeletConfiguration: {protectKernelDefaults: true}
   assert.deepEqual(run(["--nodes=/n"], { "/n": nodes }).defaults, all);
 });
 
-test("documents unsupported kubelet defaults as limitations, by field", () => {
+test("documents each unsupported kubelet default as a limitation of its field", () => {
   const page = readFileSync(join(import.meta.dirname, "..", "..", "..", "docs", "limitations.md"), "utf8");
   const unnamed = [...fieldsOf(kubeletFields)]
     .filter(([path, { actsByDefault }]) => actsByDefault && !page.includes(`\`${path}\``))
@@ -93,7 +93,7 @@ test("documents unsupported kubelet defaults as limitations, by field", () => {
   assert.deepEqual(unnamed, []);
 });
 
-test("warns of per-node log settings: the process's log is configured on the command line", () => {
+test("warns of per-node log settings, because the process's log is configured on the command line", () => {
   assert.equal(run([]).logging.format, "json");
   assert.equal(run(["--config=/k"], { "/k": kubeletFile("logging: {format: text}\n") }).logging.format, "text");
   const ofNode = "{format: text, verbosity: 4, vmodule: [{filePattern: pleg, verbosity: 5}]}";
@@ -131,7 +131,7 @@ test("accepts vmodule only in the text format, as the kubelet does", () => {
   assert.throws(() => run(["--logging-format=text", `--vmodule=pleg=${2 ** 31}`]), /use verbosities of 0 or more/);
 });
 
-test("without a kubeconfig a node with static pods runs standalone with a warning, others do not start", () => {
+test("without a kubeconfig, a node with static pods runs standalone with a warning, and other nodes do not start", () => {
   const alone = run(["--kubeconfig=", "--pod-manifest-path=/m"]);
   assert.equal(alone.nodes[0]?.kubeconfig, undefined);
   assert.deepEqual(textsOf(alone), [
@@ -140,14 +140,14 @@ test("without a kubeconfig a node with static pods runs standalone with a warnin
   assert.throws(() => run(["--kubeconfig="]), /--kubeconfig is not given: graftlet needs an API server/);
 });
 
-test("warnings contain no values", () => {
+test("warnings do not contain the configured values", () => {
   const argv = ["--storage-driver-password=secret-value"];
   const warnings = textsOf(run(argv));
   assert.equal(warnings.length, 1);
   assert.ok(!warnings.join().includes("secret-value"));
 });
 
-test("warns of gates that the kubelet implements and graftlet does not", () => {
+test("warns of feature gates that the kubelet implements but graftlet does not", () => {
   const warningsOf = (gates: string): readonly string[] => textsOf(run([`--feature-gates=${gates}`]));
   assert.deepEqual(warningsOf("EventedPLEG=true"), [
     "feature gate EventedPLEG=true is not supported yet: it has no effect in graftlet",
@@ -161,7 +161,7 @@ test("warns of gates that the kubelet implements and graftlet does not", () => {
   ]);
 });
 
-test("does not warn of implemented gates and their settings", () => {
+test("does not warn of implemented feature gates or the settings that depend on them", () => {
   const asked = sourceTexts().flatMap((text) => [...text.matchAll(/gateEnabled\([^()]*, "(\w+)"\)/g)]);
   assert.ok(asked.length > 5);
   // That gate is locked: it may only be set to its default.
@@ -172,7 +172,7 @@ test("does not warn of implemented gates and their settings", () => {
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
-test("a gate's state is its own setting, else that of AllAlpha or AllBeta, else the default", () => {
+test("a feature gate's state is its own setting, else the setting of AllAlpha or AllBeta, else the default", () => {
   assert.equal(gateEnabled({}, "GracefulNodeShutdown"), true);
   assert.equal(gateEnabled({ GracefulNodeShutdown: false }, "GracefulNodeShutdown"), false);
   assert.equal(gateEnabled({}, "EventedPLEG"), false);

@@ -9,7 +9,7 @@ import { parseList } from "../../conformance/list.ts";
 const matched = (expressions: readonly string[], description: string, name: string): boolean =>
   expressions.some((each) => new RegExp(each).test(`${description} ${name}`));
 
-test("a focus matches the named tests only, whatever characters their names contain", () => {
+test("a focus matches only the named tests, regardless of special characters in their names", () => {
   const names = ["[sig-a] x (y) a*b? {c} 1.5$ ^|\\", "[sig-a] x"];
   const focus = focusOn("Suite (1)", names);
   for (const name of names) assert.ok(matched(focus, "Suite (1)", name), name);

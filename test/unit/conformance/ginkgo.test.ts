@@ -57,7 +57,7 @@ test("reports failing tests as the result, and keeps ginkgo's output", async () 
   assert.match(output, new RegExp(`^in ${folder.path}$`, "m"));
 });
 
-test("fails with ginkgo's last output if it exits without a report", async () => {
+test("fails with the end of ginkgo's output if ginkgo exits without a report", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-ginkgo-"));
   const given = await scripted(folder.path, "echo 'flag provided but not defined' >&2; exit 2");
   await assert.rejects(
@@ -66,7 +66,7 @@ test("fails with ginkgo's last output if it exits without a report", async () =>
   );
 });
 
-test("interrupts a run in which no test ends for too long, with all its processes, and uses its report", async () => {
+test("interrupts a run and all its processes if no test ends for too long, and uses its report", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-ginkgo-"));
   const spec = { ContainerHierarchyTexts: ["[sig-node]"], LeafNodeType: "It", LeafNodeText: "A", RunTime: 3e9 };
   await writeFile(

@@ -8,7 +8,7 @@ const listed: readonly ListedTest[] = [
   { suite: "e2e_node", name: "[sig-node] A" },
 ];
 
-test("attributes a failure to a limit only if the limit lists that test of that suite", () => {
+test("attributes a failure to a limit only if the limit lists the test with its suite", () => {
   const text = 'docker:\n  - cause: no such thing\n    tests: ["e2e [sig-node] A"]\n';
   const limits = parseLimits(text, "limits", listed);
   assert.deepEqual(limits.cri, []);
@@ -18,20 +18,20 @@ test("attributes a failure to a limit only if the limit lists that test of that 
   );
 });
 
-test("applies a limit of a network to that network only", () => {
+test("applies a limit that names a network only to that network", () => {
   const text = 'ssh:\n  - cause: no route\n    network: tunneled\n    tests: ["e2e [sig-node] A"]\n';
   const limits = parseLimits(text, "limits", listed);
   assert.deepEqual(limitsWith("ssh", "tunneled", limits), limits.ssh);
   assert.deepEqual(limitsWith("ssh", "routed", limits), []);
 });
 
-test("applies the limits of SSH to a guest", () => {
+test("applies the limits of the ssh provider to a guest as well", () => {
   const text = 'docker: []\nssh:\n  - cause: far\n    tests: ["e2e [sig-node] A"]\n';
   const limits = parseLimits(text, "limits", listed);
   assert.deepEqual(limitsWith("ssh-docker-guest", "routed", limits), limits.ssh);
 });
 
-test("reports an error in the file with its position", () => {
+test("reports the position of an error in the file", () => {
   for (const [text, why] of [
     ["podman: []", /limits has limits of "podman": it is one of cri, docker, ssh/],
     ["ssh: never", /ssh of limits is no list/],

@@ -8,14 +8,14 @@ import { areaOf, matching, parseList, suiteNames, whole } from "../../conformanc
 const folder = join(import.meta.dirname, "..", "..", "conformance");
 const committed = (name: string): string => readFileSync(join(folder, name), "utf8");
 
-test("reads a list line by line, without comments and empty lines", () => {
+test("reads a list line by line, skipping comments and empty lines", () => {
   assert.deepEqual(parseList("# of 1.36\n\ne2e\t[sig-node] A  b [Conformance]\ne2e_node\t[sig-node] A  b\n", "list"), [
     { suite: "e2e", name: "[sig-node] A b [Conformance]" },
     { suite: "e2e_node", name: "[sig-node] A b" },
   ]);
 });
 
-test("reports a line that is not a test, with its number", () => {
+test("reports the number of a line that does not name a test", () => {
   for (const [line, why] of [
     ["e2e [sig-node] A", /line 2 of list is not one of e2e, e2e_node, a tab and a test's name: "e2e \[sig-node\] A"/],
     ["e2e\t", /line 2 of list is not one of/],
@@ -25,7 +25,7 @@ test("reports a line that is not a test, with its number", () => {
     assert.throws(() => parseList(`e2e\tfirst\n${line}`, "list"), why);
 });
 
-test("a focus is a part of suite and name or a regular expression, and must match something", () => {
+test("a focus is a part of the suite and name, or a regular expression, and must match at least one test", () => {
   const tests = parseList("e2e\t[sig-node] A\ne2e_node\t[sig-node] A\ne2e\t[sig-apps] B (b)", "list");
   const names = (focus?: string) => matching(tests, focus).map(whole);
   assert.equal(names().length, 3);
@@ -36,12 +36,12 @@ test("a focus is a part of suite and name or a regular expression, and must matc
   assert.throws(() => names("(sig-node"), /FOCUS is "\(sig-node": .* and it is no regular expression/);
 });
 
-test("reads a test's area from the group at the start of its name", () => {
+test("reads a test's area from the start of its name", () => {
   assert.equal(areaOf({ suite: "e2e", name: "[sig-node] [NodeConformance] A" }), "sig-node");
   assert.equal(areaOf({ suite: "e2e", name: "A [sig-node]" }), "others");
 });
 
-test("the committed part is a subset of the committed list, with both suites and every area", () => {
+test("the committed subset belongs to the committed list, and covers both suites and every area", () => {
   const list = parseList(committed("tests.txt"), "tests.txt");
   const part = parseList(committed("part.txt"), "part.txt");
   const known = new Set(list.map(whole));
@@ -57,7 +57,7 @@ test("the committed part is a subset of the committed list, with both suites and
   );
 });
 
-test("the committed limits name listed tests", () => {
+test("the committed limits name only listed tests", () => {
   const list = parseList(committed("tests.txt"), "tests.txt");
   assert.deepEqual(Object.keys(parseLimits(committed("limits.yaml"), "limits.yaml", list)), ["cri", "docker", "ssh"]);
 });

@@ -15,7 +15,7 @@ const spec = (texts: readonly string[], state: string, message?: string, type = 
 const report = (specs: readonly object[], reasons: readonly string[] | null = null): string =>
   JSON.stringify([{ SpecReports: specs, SpecialSuiteFailureReasons: reasons }]);
 
-test("identifies a test by all of its texts, and omits tests that were not selected", () => {
+test("identifies a test by all parts of its name, and omits tests that were not selected", () => {
   const { tests, trouble } = outcomesOf(
     report([
       spec(["[sig-a] A", "", "when b", "does c"], "passed"),
@@ -35,7 +35,7 @@ test("identifies a test by all of its texts, and omits tests that were not selec
   assert.deepEqual(trouble, []);
 });
 
-test("counts the failure of two tests with the same name, in either order", () => {
+test("if one of two tests with the same name fails, counts the failure, in either order", () => {
   const [passed, failed] = [spec(["A"], "passed"), spec(["A"], "failed", "no")];
   for (const specs of [
     [passed, failed],
@@ -44,7 +44,7 @@ test("counts the failure of two tests with the same name, in either order", () =
     assert.equal(outcomesOf(report(specs)).tests.get("A")?.state, "failed");
 });
 
-test("reports what ended a suite, without counting it as a test", () => {
+test("reports a failure that ended a suite, without counting it as a test", () => {
   const { tests, trouble } = outcomesOf(
     report([spec([""], "failed", "the node is not ready", "SynchronizedBeforeSuite")], ["Interrupted by User"]),
   );
@@ -52,7 +52,7 @@ test("reports what ended a suite, without counting it as a test", () => {
   assert.deepEqual(trouble, ["Interrupted by User", "SynchronizedBeforeSuite: the node is not ready"]);
 });
 
-test("counts only listed tests that passed, not skipped or missing ones", () => {
+test("counts only listed tests that passed, but not skipped or missing ones", () => {
   const tests = ["A", "B", "C", "D"].map((name) => ({ suite: "e2e" as const, name }));
   const e2e = outcomesOf(
     report([
@@ -75,7 +75,7 @@ test("counts only listed tests that passed, not skipped or missing ones", () => 
   assert.equal(verdicts[2]?.says, "why");
 });
 
-test("reports why a test's suite did not run", () => {
+test("reports why the suite of a test did not run", () => {
   const outcome = { tests: new Map(), trouble: ["kubelet ended at its start:\nand more"] };
   const [verdict] = verdictsOn([{ suite: "e2e_node", name: "A" }], new Map([["e2e_node", outcome]]));
   assert.deepEqual([verdict?.passed, verdict?.state, verdict?.says], [false, "not run", "kubelet ended at its start:"]);

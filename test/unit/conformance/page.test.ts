@@ -18,7 +18,7 @@ const verdicts = [
 ];
 const made = { date: "2026-11-21", minutes: 61, madeOn: "2 processors" };
 
-test("counts passed tests of those run, by area and suite", () => {
+test("counts passed and run tests by area and suite", () => {
   assert.equal(
     tableOf(verdicts),
     [
@@ -31,7 +31,7 @@ test("counts passed tests of those run, by area and suite", () => {
   );
 });
 
-test("names failures with their cause, if known", () => {
+test("lists failures with their cause, if known", () => {
   const limits = [{ cause: "no such network", tests: ["e2e [sig-node] B"] }];
   const text = partOf({ verdicts, limits, ...made });
   assert.match(text, /^\*\*3 of 4\*\* passed on 2026-11-21, in 61 minutes on 2 processors\.\n\n\| area/);
@@ -49,7 +49,7 @@ test("keeps a test's name on one line if it fits", () => {
   assert.ok(text.includes(`\`${name}\`:`), text);
 });
 
-test("breaks long names and messages into short lines, never where a Markdown block would begin", () => {
+test("breaks long names and messages into short lines, but never where a Markdown block would begin", () => {
   const name = `[sig-node] ${"A container - with # hooks ".repeat(16).trim()}`;
   const text = partOf({ verdicts: [verdict("e2e", name, "timed out ".repeat(24).trim())], limits: [], ...made });
   const lines = text.split("\n");

@@ -20,7 +20,7 @@ test("by default runs the whole list on graftlet with the cri provider", () => {
   assert.deepEqual(readOptions({ PROVIDER: "ssh" }), { ...whole, provider: "ssh" });
 });
 
-test("updates the documents only for a full run of graftlet", () => {
+test("updates the documents only after a full run of graftlet", () => {
   assert.equal(readOptions({ FOCUS: "sig-node" }).focus, "sig-node");
   const inGuest = { PROVIDER: "guest", AGENT: "graftlet" };
   const tunneled = { PROVIDER: "ssh", NETWORK: "tunneled" };
@@ -35,7 +35,7 @@ test("updates the documents only for a full run of graftlet", () => {
     assert.equal(readOptions(env).whole, false, JSON.stringify(env));
 });
 
-test("runs the node suite for either agent in a guest that is the node, and the other suite for a kubelet, too", () => {
+test("in a guest that is the node, runs the node suite for either agent, and the other suite only for a kubelet", () => {
   const suitesOf = (agent: string) => {
     const options = readOptions({ PROVIDER: "guest", AGENT: agent });
     return [runsSuite("e2e_node", options), runsSuite("e2e", options)];
@@ -45,7 +45,7 @@ test("runs the node suite for either agent in a guest that is the node, and the 
   assert.equal(runsSuite("e2e_node", readOptions({ PROVIDER: "ssh-guest" })), false);
 });
 
-test("rejects an invalid variable by name", () => {
+test("rejects an invalid variable, and names it", () => {
   for (const [env, why] of [
     [
       { PROVIDER: "podman" },
@@ -62,7 +62,7 @@ test("rejects an invalid variable by name", () => {
     assert.throws(() => readOptions(env), why);
 });
 
-test("reports each finished test by name, with the count so far", () => {
+test("reports each finished test by name, with a running count", () => {
   const said: string[] = [];
   const line = createEnds(createProgress(2, (text) => said.push(text)));
   for (const text of [
@@ -82,7 +82,7 @@ test("reports each finished test by name, with the count so far", () => {
   ]);
 });
 
-test("in serial runs reports the name before the test runs", () => {
+test("in serial runs, reports a test's name before it runs", () => {
   const ends: unknown[] = [];
   const line = createEnds((end) => ends.push(end));
   const separator = "------------------------------";

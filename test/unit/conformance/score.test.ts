@@ -36,7 +36,7 @@ const failed: Outcome = { state: "failed", seconds: 4, says: "\n  no pod\nof tha
 const skipped: Outcome = { state: "skipped", seconds: 0, says: "needs swap" };
 const e2e = (name: string): ListedTest => ({ suite: "e2e", name });
 
-test("two equal attempts decide on a test, otherwise a third one", () => {
+test("two attempts with equal results decide a test; otherwise a third attempt decides", () => {
   for (const [attempts, judgement, open] of [
     [[], "not run", true],
     [[passed], "passed once", true],
@@ -53,7 +53,7 @@ test("two equal attempts decide on a test, otherwise a third one", () => {
   }
 });
 
-test("reads records as attempts: the later line of a run counts, and a truncated line is ignored", async () => {
+test("reads records as attempts: the last line of a run counts, and a truncated line is ignored", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-records-"));
   const file = join(folder.path, "records.jsonl");
   assert.deepEqual(readRecords(file), []);
@@ -73,13 +73,13 @@ test("reads records as attempts: the later line of a run counts, and a truncated
   );
 });
 
-test("counts an interrupted test only if it is the one that hung", () => {
+test("counts an interrupted attempt only if its test was the one that hung", () => {
   assert.equal(counts({ state: "interrupted", seconds: 5 }, 60_000), false);
   assert.equal(counts({ state: "interrupted", seconds: 61 }, 60_000), true);
   assert.equal(counts(failed, 60_000), true);
 });
 
-test("finds ginkgo's title of a test among the names in the run", () => {
+test("maps a test's title from ginkgo to its name in the run", () => {
   const names = ["[sig-node] Pods should run", "[sig-node] Pods should run [Slow]", "[sig-node] Pods"];
   assert.equal(nameOf("[sig-node] Pods [It] should run [sig-node, NodeConformance]", names), names[0]);
   assert.equal(nameOf("[sig-node] Pods [BeforeEach] should run [Slow] [sig-node, Slow]", names), names[1]);
@@ -87,7 +87,7 @@ test("finds ginkgo's title of a test among the names in the run", () => {
   assert.equal(nameOf("[SynchronizedBeforeSuite]", names), undefined);
 });
 
-test("shards by suite and kind: plain tests first, serial ones one at a time, proxy tests apart", () => {
+test("shards tests by suite and kind: ordinary tests first, serial tests one at a time, proxy tests separately", () => {
   const tests = [
     e2e("[sig-node] A [Slow]"),
     e2e("[sig-node] B [Serial]"),
@@ -112,7 +112,7 @@ test("shards by suite and kind: plain tests first, serial ones one at a time, pr
   assert.deepEqual(new Set(shards.flatMap(({ tests: members }) => members)), new Set(tests));
 });
 
-test("derives a candidate's list from the kubelet's attempts, and keeps one that was not run", () => {
+test("derives each candidate's list from the kubelet's attempts, and keeps the list of a candidate that was not run", () => {
   const candidates = ["A", "B", "C", "D", "E", "F", "G"].map((letter) => e2e(`[sig-node] ${letter}`));
   const attempts = new Map([
     ["e2e [sig-node] A", [passed, passed]],
@@ -140,7 +140,7 @@ test("derives a candidate's list from the kubelet's attempts, and keeps one that
   );
 });
 
-test("derives the same lists on another machine from the attempts in the committed lists", () => {
+test("on another machine, derives the same lists from the attempts in the committed lists", () => {
   const committed = readEntries();
   const attempts = attemptsOf(committed.flatMap(attemptsIn));
   const ran = committed.filter(({ note }) => !note.startsWith("not run: "));
@@ -187,7 +187,7 @@ test("runs the kubelet in a guest for the node tests that need a guest's feature
   assert.deepEqual(guestEntries(candidates, new Map(), made), made, "what another machine has found out stays");
 });
 
-test("uses graftlet's last attempt as the result, and reads a file of results back", () => {
+test("uses graftlet's last attempt as the result, and reads the results file that it wrote", () => {
   const listed = ["A", "B", "C"].map(e2e);
   const earlier = [{ ...e2e("B"), state: "passed", says: "" }];
   const results = resultsOf(new Map([["e2e A", [passed, failed]]]), earlier, listed);
@@ -231,7 +231,7 @@ test("counts tests that were not run separately from failures", () => {
   );
 });
 
-test("marks a candidate that ran only in a guest as needing another machine", () => {
+test("counts a candidate that ran only in a guest as needing another machine", () => {
   const candidates = parseList("e2e_node\t[sig-node] [DRA] A\ne2e_node\t[sig-node] [DRA] B\n", "candidates");
   const guestEntries = parseGuestEntries("e2e_node\t[sig-node] [DRA] A\tDRA\tpassed 1 of 1\n");
   const text = scoreText({ candidates, listed: [], entries: [], guestEntries, results: () => [] });
@@ -250,7 +250,7 @@ test("marks a candidate that ran only in a guest as needing another machine", ()
   assert.match(all, /^1 need another machine, 0 it skips or fails for another reason\.$/m);
 });
 
-test("rejects a withheld test without a reason", () => {
+test("rejects a withheld test that has no reason", () => {
   assert.throws(
     () => parseWithheld("- test: A", "withheld"),
     /^Error: entry 1 of withheld is not a test and a reason$/,
@@ -260,7 +260,7 @@ test("rejects a withheld test without a reason", () => {
   assert.equal(reasonAgainst([entry], e2e("A")), undefined);
 });
 
-test("the committed lists and results name candidates, each in one list, with its capability", () => {
+test("the committed lists and results name only candidates, each in one list and with its capability", () => {
   const key = ({ suite, name }: ListedTest) => `${suite} ${name}`;
   const candidates = new Set(readCandidates().map(key));
   const entries = readEntries();

@@ -262,7 +262,7 @@ for (const { kind, promised, absent } of cells) {
 }
 
 describe("the table of container kinds", () => {
-  test("the table has an entry for each promise and kind, or a reason why there is none", () => {
+  test("the table has an entry, or a reason for its absence, for each promise and kind", () => {
     assert.equal(cells.length, kinds.length * Object.keys(checks).length);
     for (const { absent } of cells) assert.ok(absent === undefined || absent.length > 10);
   });

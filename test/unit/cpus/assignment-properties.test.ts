@@ -104,7 +104,7 @@ async function restarted(policy: ReturnType<typeof createStaticPolicy>, assigned
   return restoredAssignments(policy, { file: "cpu_manager_state", ...saved });
 }
 
-test("a CPU never has two owners or leaves the allowed set, and a restart at any point changes nothing", async () => {
+test("no CPU ever has two owners or is outside the allowed set, and a restart at any point changes nothing", async () => {
   const reservedShare = fc.double({ min: 0, max: 0.5, noNaN: true });
   await fc.assert(
     fc.asyncProperty(draft, options, reservedShare, steps, async (of, chosen, share, actions) => {
@@ -162,7 +162,7 @@ function attempt<T>(assign: () => T): T | undefined {
 const nodesOf = ({ cpus }: CpuTopology, taken: CpuSet) =>
   new Set(cpus.filter(({ id }) => taken.has(id)).map(({ numaNode }) => numaNode)).size;
 
-test("uses no more NUMA nodes than an exhaustive search, if nodes are entirely free", () => {
+test("uses no more NUMA nodes than an exhaustive search would if nodes are entirely free", () => {
   fc.assert(
     fc.property(draft, fc.infiniteStream(fc.boolean()), fc.nat(), (of, free, wish) => {
       const topology = machine(of);
@@ -186,7 +186,7 @@ test("uses no more NUMA nodes than an exhaustive search, if nodes are entirely f
   );
 });
 
-test("distributes CPUs over no more NUMA nodes than an exhaustive search that may use parts of them", () => {
+test("distributes CPUs over no more NUMA nodes than an exhaustive search that may use partly free nodes", () => {
   const small = draft.filter((of) => sizeOf(of) <= 32);
   fc.assert(
     fc.property(small, fc.infiniteStream(fc.boolean()), fc.nat(), (of, free, wish) => {

@@ -34,7 +34,7 @@ function hintsOf(pod: Pod, of: "container" | "pod", assigned: Assignments = new 
   return hints ? hints.map(shown).join(" ") || "none" : "any";
 }
 
-test("hints the NUMA nodes with enough free CPUs, and prefers as few as an idle machine would need", () => {
+test("hints NUMA nodes with enough free CPUs, and prefers hints with as few nodes as an idle machine would need", () => {
   const one = (cpu: string) => hintsOf(podOf("p", [asking("a", cpu)]), "container");
   assert.equal(one("3"), "0+ 1+ 01");
   assert.equal(one("4"), "1+ 01", "a CPU of node 0 is reserved");
@@ -43,7 +43,7 @@ test("hints the NUMA nodes with enough free CPUs, and prefers as few as an idle 
   assert.equal(one("500m"), "any", "no exclusive CPUs");
 });
 
-test("hints the NUMA nodes of the CPUs that a container has; a different number of CPUs cannot be satisfied", () => {
+test("hints the NUMA nodes of a container's existing CPUs, or no node if it requests a different number", () => {
   const has: Assignments = new Map([["p", new Map([["a", cpus(5, 6)]])]]);
   assert.equal(hintsOf(podOf("p", [asking("a", "2")]), "container", has), "1+ 01");
   assert.equal(hintsOf(podOf("p", [asking("a", "3")]), "container", has), "none");
@@ -52,7 +52,7 @@ test("hints the NUMA nodes of the CPUs that a container has; a different number 
   assert.equal(hintsOf(podOf("p", [asking("a", "2"), asking("b", "1")]), "pod", has), "1+ 01", "those left of node 1");
 });
 
-test("hints a pod to the nodes that have as many CPUs as its containers use at the same time", () => {
+test("for a pod, hints nodes that have as many free CPUs as its containers use at the same time", () => {
   const sidecar = asking("s", "1", { restartPolicy: "Always" });
   const pod = podOf("p", [asking("a", "2"), asking("b", "1")], { initContainers: [sidecar, asking("i", "4")] });
   assert.equal(podCpuCount(pod), 5);
@@ -60,7 +60,7 @@ test("hints a pod to the nodes that have as many CPUs as its containers use at t
   assert.equal(hintsOf(pod, "pod"), "01+");
 });
 
-test("hints a container that follows an init container to the nodes whose CPUs it reuses", () => {
+test("for a container after an init container, prefers the nodes of the CPUs that it can reuse", () => {
   const policy = policyOf(two);
   const init = asking("i", "2");
   const pod = podOf("p", [asking("a", "3")], { initContainers: [init] });
@@ -70,7 +70,7 @@ test("hints a container that follows an init container to the nodes whose CPUs i
   assert.deepEqual(hints.map(shown), ["1+", "01"]);
 });
 
-test("with align-by-socket, prefers all NUMA nodes of as few sockets as needed, and takes their CPUs first", () => {
+test("with align-by-socket, prefers all NUMA nodes of the fewest sockets needed, and takes their CPUs first", () => {
   const draft = { sockets: 2, nodes: 2, cores: 2 };
   const pod = podOf("p", [asking("a", "2")]);
   assert.equal(hintsOf(pod, "container", new Map(), policyOf(draft)).split(" ")[0], "1+");
@@ -86,7 +86,7 @@ test("with align-by-socket, prefers all NUMA nodes of as few sockets as needed, 
   assert.equal(taken(bySocket), "1-3");
 });
 
-test("takes CPUs of the hint's NUMA nodes first, and only the missing ones from others", () => {
+test("takes CPUs on the hint's NUMA nodes first, and on other nodes only those still missing", () => {
   const policy = policyOf(two);
   const take = (cpu: string, ...nodes: readonly number[]) => {
     const container = asking("a", cpu);

@@ -95,7 +95,7 @@ function rig(
 
 const shared = asking("main", "100m");
 
-test("moves running containers off CPUs that become exclusive, and back when these are released", async (t) => {
+test("moves running containers off CPUs that become exclusive, and back once they are released", async (t) => {
   const { manager, admit, start, saved, updates, containers } = rig(t);
   await admit("s", shared);
   assert.equal(await start("s", shared, "id-s"), "0-3");
@@ -109,7 +109,7 @@ test("moves running containers off CPUs that become exclusive, and back when the
   assert.deepEqual([updates.at(-1), saved()], ["id-s 0-3", []]);
 });
 
-test("a container is updated only when its CPUs change, and once after a restart", async (t) => {
+test("updates a container only when its CPUs change, and once after a restart", async (t) => {
   const { admit, start, updates, clock, containers } = rig(t);
   await admit("s", shared);
   await start("s", shared, "id-s");
@@ -122,7 +122,7 @@ test("a container is updated only when its CPUs change, and once after a restart
   assert.deepEqual(updates, ["id-old 0-3"]);
 });
 
-test("retries containers that could not be updated in the next period", async (t) => {
+test("retries in the next period to update containers that could not be updated", async (t) => {
   const { admit, start, updates, clock, world } = rig(t);
   await admit("s", shared);
   await start("s", shared, "id-s");
@@ -136,7 +136,7 @@ test("retries containers that could not be updated in the next period", async (t
   assert.deepEqual(updates, ["id-s 0,2-3"]);
 });
 
-test("admits a pod whose CPUs cannot be saved, and saves them in the next period", async (t) => {
+test("admits a pod even if its CPUs cannot be saved, and saves them in the next period", async (t) => {
   const { admit, saved, clock, world } = rig(t);
   await settled();
   world.writeError = new CodedError("unavailable", "no target");
@@ -168,14 +168,14 @@ test("rejects pods with the kubelet's reasons", async (t) => {
   assert.deepEqual(whole.measured.slice(2), ["requested", "whole cores", "shared cache"]);
 });
 
-test("releases CPUs of pods that no source knows any more before the next pod is admitted", async (t) => {
+test("releases the CPUs of pods that no source reports any more before it admits the next pod", async (t) => {
   const { admit, known } = rig(t);
   await admit("gone", asking("main", "3"));
   known.delete("gone");
   assert.equal(await admit("p", asking("main", "3")), undefined);
 });
 
-test("counts exclusive and free CPUs; containers without exclusive CPUs get reserved ones when no others are left", async (t) => {
+test("counts exclusive and free CPUs; gives containers without exclusive CPUs the reserved ones if no others are left", async (t) => {
   const { manager, admit, start } = rig(t, { strictReservation: true });
   await admit("p", asking("main", "3"));
   assert.deepEqual(manager.counts(), { shared: 0, exclusiveByNumaNode: new Map([[0, 3]]) });
@@ -189,7 +189,7 @@ test("counts exclusive and free CPUs; containers without exclusive CPUs get rese
   assert.equal(formatCpus(manager.allocatableCpus()), "1-3");
 });
 
-test("without the feature gate PodLevelResourceManagers, a pod keeps its pod-level CPUs until it ends, and a new pod gets none", async (t) => {
+test("without the feature gate PodLevelResourceManagers, a pod keeps its pod-level CPUs until it ends, but a new pod gets none", async (t) => {
   const whole = (uid: string) => {
     const pod = podOf(uid, [{ name: "shared", image: "i" }]);
     return allocatedPod({ ...pod, spec: { ...pod.spec, resources: { limits: { cpu: "2", memory: "1Gi" } } } });

@@ -38,17 +38,17 @@ function open(more: Partial<CpuManagerSettings>, saved?: string, stdout = topolo
   return { opened, commands };
 }
 
-test("opens the static policy with the assignments from before a restart", async () => {
+test("restores the assignments of the static policy after a restart", async () => {
   assert.equal(describeCpus(await open({}, state).opened), "CPUs 0-3, reserved 0, exclusive 1-2");
   assert.equal(describeCpus(await open({}).opened), "CPUs 0-3, reserved 0, exclusive none");
 });
 
-test("policy none runs nothing on the target", async () => {
+test("with policy none, runs nothing on the target", async () => {
   const { opened, commands } = open({ policy: "none" });
   assert.deepEqual([await opened, commands], [undefined, []]);
 });
 
-test("does not start a node whose policy, CPUs or reservation do not fit, with the kubelet's message", async () => {
+test("refuses to start a node with an unsuitable policy, CPUs or reservation, with the kubelet's message", async () => {
   const refused = (opened: Promise<unknown>, message: RegExp) =>
     assert.rejects(opened, (error: unknown) => {
       assert.ok(error instanceof TargetError);

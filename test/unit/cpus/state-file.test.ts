@@ -28,14 +28,14 @@ test("a state file is written as a kubelet writes it, and read back unchanged", 
   assert.deepEqual(written, {});
 });
 
-test("the checksum is the kubelet's for any number of pods and containers", () => {
+test("the checksum equals the kubelet's for any number of pods and containers", () => {
   const entries = { a: { x: "", "b c": "5" }, uid: { main: "1-2" } };
   const text = (checksum: number) => JSON.stringify({ policyName: "static", defaultCpuSet: "0,3", entries, checksum });
   assert.ok(parseCpuState(text(3390413117)));
   assert.ok(parseCpuState('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'));
 });
 
-test("CPUs of pods with pod-level resources are stored as a kubelet stores them", async () => {
+test("stores the CPUs of pods with pod-level resources as a kubelet does", async () => {
   const pods = '"entries":{"a":{"b c":"5","x":""},"uid":{"main":"1-2"}},"podEntries":{"p":{"cpuSet":"2-3,10"},"q":{}}';
   const text = `{"policyName":"static","defaultCpuSet":"0,3",${pods},"checksum":2803680168}`;
   const read = parseCpuState(text);
@@ -64,7 +64,7 @@ test("a corrupt file counts as no state", async () => {
     assert.equal(await readCpuState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
 });
 
-test("rejects a state with contradictory CPUs", () => {
+test("rejects a state with contradictory CPU assignments", () => {
   for (const text of ["", "[]", "{}", '{"policyName":"none"}', '{"policyName":"static","defaultCpuSet":"0-"}'])
     assert.equal(parseCpuState(text), undefined);
   assert.equal(parseCpuState('{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":1}}}'), undefined);
@@ -79,7 +79,7 @@ const policy = (reserved: readonly number[], cores = 4, strictReservation = fals
     reservedMilli: 0,
   });
 
-test("refuses a state of another policy with the kubelet's message", () => {
+test("refuses a state written under another policy, with the kubelet's message", () => {
   assert.throws(
     () => checkCpuPolicy({ file, ...state }, "none"),
     /^Error: could not restore state from checkpoint: configured policy "none" differs from state checkpoint policy "static", please drain this node and delete the CPU manager checkpoint file "\/root\/cpu_manager_state" before restarting Kubelet$/,

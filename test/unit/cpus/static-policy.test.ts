@@ -32,7 +32,7 @@ test("gives exclusive CPUs only to containers that request whole CPUs", () => {
   assert.deepEqual(counts(podOf("b", [asking("x", "2"), burstable], { resources })), [2, 0], "pod-level resources");
 });
 
-test("reserves the CPUs of the first cores if the reservation is a number of CPUs", () => {
+test("if the reservation is a number of CPUs, reserves CPUs of the first cores", () => {
   const topology = machine({ cores: 4, threads: 2 });
   const reservedBy = (reservedMilli: number) =>
     formatCpus(createStaticPolicy({ topology, options: noOptions, reserved: cpus(), reservedMilli }).reserved);
@@ -47,7 +47,7 @@ test("refuses reserved CPUs that are not online", () => {
   );
 });
 
-test("containers reuse the CPUs of init containers before them; sidecars keep theirs", () => {
+test("containers reuse the CPUs of earlier init containers, but not those of sidecars", () => {
   const policy = policyOf(machine({ cores: 8 }), [0]);
   const pod = podOf("p", [asking("main", "2")], {
     initContainers: [asking("init", "3"), asking("sidecar", "1", { restartPolicy: "Always" }), asking("more", "2")],
@@ -57,7 +57,7 @@ test("containers reuse the CPUs of init containers before them; sidecars keep th
   assert.equal(formatCpus(sharedPool(policy, new Map([["p", own]]))), "0,4-7");
 });
 
-test("a pod keeps its CPUs, and no CPUs are assigned to a pod that does not fit", () => {
+test("a pod keeps its CPUs, and a pod that does not fit gets none", () => {
   const policy = policyOf(machine({ cores: 4 }), [0]);
   const before: Assignments = new Map([["p", new Map([["a", cpus(3)]])]]);
   const own = assignPod(policy, before, podOf("p", [asking("a", "1"), asking("b", "1")]));
@@ -69,7 +69,7 @@ test("a pod keeps its CPUs, and no CPUs are assigned to a pod that does not fit"
   assert.equal(before.size, 1);
 });
 
-test("with full-pcpus-only, assigns whole cores, without cores of reserved CPUs", () => {
+test("with full-pcpus-only, assigns whole cores, excluding cores with reserved CPUs", () => {
   const policy = policyOf(machine({ cores: 4, threads: 2 }), [0], { fullCores: true });
   const ask = (cpu: string) => () => assignPod(policy, none, podOf("p", [asking("a", cpu)]));
   assert.deepEqual(shown(ask("2")()), { a: "1,5" });
@@ -84,7 +84,7 @@ test("with full-pcpus-only, assigns whole cores, without cores of reserved CPUs"
   );
 });
 
-test("with full-pcpus-only, a running pod is admitted again after a restart on a full node", () => {
+test("with full-pcpus-only, admits a running pod again after a restart even if the node is full", () => {
   const policy = policyOf(machine({ cores: 2, threads: 2 }), [0, 2], { fullCores: true });
   const pod = podOf("p", [asking("a", "2")]);
   const own = assignPod(policy, none, pod);
@@ -97,7 +97,7 @@ test("with strict-cpu-reservation, nothing runs on reserved CPUs", () => {
   assert.equal(formatCpus(sharedPool(policyOf(machine({ cores: 4 }), [0, 1]), none)), "0-3");
 });
 
-test("divides a pod's CPUs among its containers: those of init containers are reused, and sidecars keep theirs", () => {
+test("divides a pod's CPUs among its containers, which reuse the CPUs of init containers but not those of sidecars", () => {
   const policy = policyOf(machine({ cores: 8 }), [0]);
   const sharing = (name: string) => ({ name, image: "i" });
   const pod = podOf("p", [asking("main", "1"), sharing("shared")], {

@@ -19,22 +19,22 @@ test("takes whole sockets, then whole cores, then single threads of partly used 
   assert.equal(take(dual, [6], 8), "1,3-5,7,9-11");
 });
 
-test("prefers the socket with the fewest free CPUs, to keep large parts free", () => {
+test("prefers the socket with the fewest free CPUs, to keep large free areas intact", () => {
   assert.equal(take(dual, [3, 9], 2), "4,10");
 });
 
-test("takes whole NUMA nodes of a socket that has several", () => {
+test("takes whole NUMA nodes if a socket has several", () => {
   const nodes = machine({ sockets: 2, nodes: 2, cores: 2 });
   assert.equal(take(nodes, [0], 2), "2-3");
   assert.equal(take(nodes, [0], 4), "4-7");
 });
 
-test("with distribute-cpus-across-cores, takes CPUs of different cores", () => {
+test("with distribute-cpus-across-cores, takes CPUs on different cores", () => {
   assert.equal(take(dual, [], 3, { spreadAcrossCores: true }), "0-2");
   assert.equal(take(dual, [0], 3, { spreadAcrossCores: true }), "1-2,6");
 });
 
-test("with prefer-align-cpus-by-uncorecache, takes CPUs of one L3 cache if possible", () => {
+test("with prefer-align-cpus-by-uncorecache, takes CPUs that share one L3 cache if possible", () => {
   const caches = machine({ caches: 3, cores: 4 });
   assert.equal(take(caches, [0, 1], 3), "2-4");
   assert.equal(take(caches, [0, 1], 3, { alignCaches: true }), "4-6");
@@ -55,7 +55,7 @@ test("refuses more CPUs than are available", () => {
 const distribute = (topology: CpuTopology, taken: readonly number[], count: number, groupSize = 1) =>
   formatCpus(distributeCpus(topology, topology.ids.difference(cpus(...taken)), count, { ...noOptions, groupSize }));
 
-test("with distribute-cpus-across-numa, takes the same number of CPUs on each NUMA node that is needed", () => {
+test("with distribute-cpus-across-numa, takes the same number of CPUs on each NUMA node that it needs", () => {
   const nodes = machine({ sockets: 2, nodes: 2, cores: 4 });
   assert.equal(distribute(nodes, [], 4), "0-3", "one node suffices");
   assert.equal(distribute(nodes, [], 6), "0-2,4-6");
@@ -63,7 +63,7 @@ test("with distribute-cpus-across-numa, takes the same number of CPUs on each NU
   assert.equal(distribute(nodes, [0, 1, 2, 4, 5, 6], 6), "8-10,12-14");
 });
 
-test("distributes whole cores with full-pcpus-only", () => {
+test("with full-pcpus-only, distributes whole cores", () => {
   assert.equal(distribute(dual, [], 8, 2), "0-1,3-4,6-7,9-10");
   assert.equal(distribute(dual, [], 10, 2), "0-4,6-10");
 });

@@ -42,7 +42,7 @@ test("omits offline CPUs, and treats sockets as NUMA nodes on a kernel without N
   );
 });
 
-test("distinguishes L3 caches of a part of a NUMA node from one of the whole node", () => {
+test("distinguishes an L3 cache shared by part of a NUMA node from one shared by the whole node", () => {
   const cache = (id: number, cacheId: number, shared: string) => ({
     [`cpu/cpu${id}/cache/index2/id`]: id,
     [`cpu/cpu${id}/cache/index2/level`]: 2,

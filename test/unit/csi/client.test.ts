@@ -61,7 +61,7 @@ async function serveRaw(t: TestContext, path: string, handle: (connection: Socke
   await serve(t, path, server);
 }
 
-test("a call to a driver that answers late or never fails at the deadline; a later call succeeds", async (t) => {
+test("a call fails at the deadline if the driver answers late or not at all, and a later call succeeds", async (t) => {
   const { rootDir, clientOf, measured, limits } = rig(t);
   const driver = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined });
   t.after(driver.stop);
@@ -78,14 +78,14 @@ test("a call to a driver that answers late or never fails at the deadline; a lat
   assert.deepEqual(limits, [120_000, 120_000, 120_000]);
 });
 
-test("a call to a socket that accepts connections but never answers fails at the deadline", async (t) => {
+test("a call fails at the deadline if the socket accepts connections but never answers", async (t) => {
   const { rootDir, clientOf } = rig(t);
   const path = join(rootDir, "mute.sock");
   await serveRaw(t, path, () => undefined);
   await assert.rejects(clientOf(path).unpublish(asked), late);
 });
 
-test("a call to a socket with another protocol, or that closes the connection, fails at once", async (t) => {
+test("a call fails at once if the socket speaks another protocol or closes the connection", async (t) => {
   const { rootDir, clientOf, measured } = rig(t);
   const replies: readonly ((connection: Socket) => void)[] = [
     (connection) => void connection.write("HTTP/1.1 400 Bad Request\r\n\r\n"),
@@ -104,7 +104,7 @@ test("a call to a socket with another protocol, or that closes the connection, f
   assert.deepEqual(measured, ["Unavailable", "Unavailable", "Unavailable", "Unavailable"]);
 });
 
-test("HTTP/2 without gRPC and invalid responses count as failures", async (t) => {
+test("a call fails if the response is invalid, or is HTTP/2 but not gRPC", async (t) => {
   const { rootDir, clientOf, measured } = rig(t);
   const message = Buffer.from(NodeUnpublishVolumeResponse.encode(NodeUnpublishVolumeResponse.create()).finish());
   const framed = Buffer.concat([Buffer.alloc(5), message]);

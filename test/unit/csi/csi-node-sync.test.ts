@@ -13,7 +13,7 @@ import { topologyRule } from "../../../src/csi/topology.ts";
 const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
 const facts = { nodeID: "id-1", maxVolumes: 0n, topology: {} };
 
-test("the node is not ready before its CSINode exists; a replaced Node gets a new CSINode with the drivers", async () => {
+test("the node is not ready until its CSINode exists; a replaced Node gets a new CSINode with all drivers", async () => {
   const api = apiServer();
   api.failures.push(...Array.from({ length: 4 }, () => new CodedError("permission_denied", "not yours")));
   const clock = systemClock();

@@ -23,7 +23,7 @@ async function initialized() {
   return { api, nodes };
 }
 
-test("creates the CSINode, owned by its Node", async () => {
+test("creates the CSINode, with the Node as its owner", async () => {
   const { api } = await initialized();
   assert.deepEqual(api.csiNode?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n", uid: "u1" }]);
   assert.match(
@@ -33,7 +33,7 @@ test("creates the CSINode, owned by its Node", async () => {
   assert.deepEqual(api.csiNode?.spec.drivers, []);
 });
 
-test("replaces the CSINode of an earlier Node, and keeps the drivers of its own", async () => {
+test("replaces the CSINode of an earlier Node, but keeps the drivers of its own CSINode", async () => {
   const { api, nodes } = await initialized();
   await nodes.install("d", facts, signal);
   await nodes.initialize(signal);
@@ -64,7 +64,7 @@ test("adds a driver to CSINode and Node once, and removes it from both", async (
   assert.deepEqual(api.node.metadata.labels, { zone: "a" }, "labels that a driver brought go with it");
 });
 
-test("caps the volume limit at the field's maximum", async () => {
+test("caps the volume limit at the maximum value of the field", async () => {
   const { api, nodes } = await initialized();
   await nodes.install("d", { ...facts, maxVolumes: 1n << 40n }, signal);
   assert.equal(api.csiNode?.spec.drivers?.[0]?.allocatable?.count, 2 ** 31 - 1);
@@ -82,7 +82,7 @@ test("retries transient failures, and reports an error after four attempts", asy
   });
 });
 
-test("rejects a topology that conflicts with the Node's labels, and a driver without a node ID", async () => {
+test("rejects a topology that conflicts with the Node's labels, and a driver that reports no node ID", async () => {
   const { nodes } = await initialized();
   await assert.rejects(nodes.install("d", { ...facts, topology: { zone: "b" } }, signal), {
     message:
@@ -93,7 +93,7 @@ test("rejects a topology that conflicts with the Node's labels, and a driver wit
   });
 });
 
-test("removes a label with the last driver that has it, but never a label that existed before", async () => {
+test("removes a label with the last driver that uses it, but never a label that existed before", async () => {
   const { api, nodes } = await initialized();
   await nodes.install("d", facts, signal);
   await nodes.install("c", { ...facts, nodeID: "id-2" }, signal);
@@ -104,7 +104,7 @@ test("removes a label with the last driver that has it, but never a label that e
   assert.deepEqual(api.node.metadata.annotations, {});
 });
 
-test("omits topology keys that the driver may not set from both objects", async () => {
+test("omits topology keys that the driver may not set, from both CSINode and Node", async () => {
   const { api, nodes } = await initialized();
   api.drivers.add("disk.example.com");
   const topology = {
@@ -122,7 +122,7 @@ test("omits topology keys that the driver may not set from both objects", async 
   assert.deepEqual(api.csiNode?.spec.drivers?.[0]?.topologyKeys, keys);
 });
 
-test("adds a driver without a CSIDriver object, without topology", async () => {
+test("adds a driver that has no CSIDriver object, but without topology", async () => {
   const { api, nodes } = await initialized();
   const topology = { "topology.x.example/rack": "r1" };
   const shown = await nodes.install("x.example", { ...facts, topology }, signal);
@@ -131,7 +131,7 @@ test("adds a driver without a CSIDriver object, without topology", async () => {
   assert.equal(api.csiNode?.spec.drivers?.[0]?.nodeID, "id-1");
 });
 
-test("a manipulated driver-labels annotation removes no label", async () => {
+test("removes no label because of a manipulated driver-labels annotation", async () => {
   for (const text of ["{", "1", '{"d":"zone"}', '{"d":[1]}', "null"]) {
     const { api, nodes } = await initialized();
     api.node = { metadata: { ...api.node.metadata, annotations: { "graftlet.dev/driver-labels": text } } };

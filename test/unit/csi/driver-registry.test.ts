@@ -50,7 +50,7 @@ async function rig(t: TestContext, around: (nodes: CsiNodes) => CsiNodes = (node
 
 const unknown = { message: "driver name d not found in the list of registered CSI drivers" };
 
-test("a registering driver is queried, added to the node, and callable until it is deregistered", async (t) => {
+test("queries a driver when it registers, adds it to the node, and can call it until it is deregistered", async (t) => {
   const { api, drivers, driver, plugin } = await rig(t);
   assert.throws(() => drivers.driver("d"), unknown);
   drivers.handler.validate(plugin);
@@ -65,7 +65,7 @@ test("a registering driver is queried, added to the node, and callable until it 
   assert.deepEqual(api.csiNode?.spec.drivers, []);
 });
 
-test("a failed call is reported in the kubelet's words", async (t) => {
+test("reports a failed call with the kubelet's message", async (t) => {
   const { drivers, driver, plugin } = await rig(t);
   await drivers.handler.register(plugin, signal);
   driver.fail("NodeUnpublishVolume", status.ABORTED, "busy");
@@ -92,7 +92,7 @@ test("counts calls by method and status", async (t) => {
   assert.deepEqual(counted, [info, `${unpublish} OK`, `${unpublish} Aborted`, `${unpublish} Unavailable`]);
 });
 
-test("refreshing updates a changed volume limit on the CSINode", async (t) => {
+test("a refresh updates a changed volume limit on the CSINode", async (t) => {
   const { api, drivers, driver, info, plugin } = await rig(t);
   await drivers.handler.register(plugin, signal);
   info.maxVolumesPerNode = 9n;
@@ -136,7 +136,7 @@ test("rejects unsupported versions, and a second driver of the same name unless 
   drivers.handler.validate({ ...plugin, versions: ["1.1.0"] });
 });
 
-test("a driver deregistered while its limit is being read is not added back", async (t) => {
+test("does not add back a driver that is deregistered while its limit is being read", async (t) => {
   const gate = Promise.withResolvers<void>();
   let uninstalled = false;
   const { api, drivers, plugin } = await rig(t, (nodes) => ({

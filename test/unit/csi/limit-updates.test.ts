@@ -53,7 +53,7 @@ function start(seconds?: number) {
   };
 }
 
-test("reads a driver's volume limit periodically while it is registered, also after a failure", async () => {
+test("reads a driver's volume limit periodically while the driver is registered, even after a failure", async () => {
   await using rig = start(10);
   const { clock, updates, asked, world, client } = rig;
   await settle();
@@ -73,7 +73,7 @@ test("reads a driver's volume limit periodically while it is registered, also af
   assert.equal(asked.at(-1), "d 110");
 });
 
-test("skips drivers without an update period; added, changed and removed periods take effect", async () => {
+test("skips drivers without an update period; applies added, changed and removed periods", async () => {
   await using rig = start();
   const { clock, updates, asked, told } = rig;
   updates.addDriver("d");
@@ -92,7 +92,7 @@ test("skips drivers without an update period; added, changed and removed periods
   assert.equal(clock.pending, waiting);
 });
 
-test("reports created and changed CSIDriver objects of registered drivers only", async () => {
+test("reports created and changed CSIDriver objects only of registered drivers", async () => {
   await using rig = start();
   rig.updates.addDriver("d");
   await rig.clock.advance(1);

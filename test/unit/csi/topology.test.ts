@@ -24,7 +24,7 @@ test("allows the topology keys of common CSI drivers", () => {
     for (const key of keys) assert.equal(may(driver, key), true, `${driver}: ${key}`);
 });
 
-test("rejects other keys unless they are configured", () => {
+test("rejects other topology keys unless they are configured", () => {
   const others = [
     "tier",
     "team.example/secure",

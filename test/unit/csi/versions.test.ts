@@ -12,7 +12,7 @@ test("selects the highest v1 version", () => {
     assert.equal(formatVersion(highestVersion(versions)), highest);
 });
 
-test("without a v1 version, fails in the kubelet's words", () => {
+test("without a v1 version, fails with the kubelet's message", () => {
   for (const [versions, why] of [
     [["0.3.0"], "highest supported version reported is 0.3.0, must be v1.x"],
     [["2.0.0"], "could not find a highest supported version from versions ([2.0.0]) reported: <nil>"],

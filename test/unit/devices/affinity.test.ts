@@ -42,7 +42,7 @@ function hintsOf(count: number, { devices, inUse = [], own = [], reusable = [], 
   return hints ? hints.map(shown).join(" ") || "none" : "any";
 }
 
-test("hints the NUMA nodes with enough free devices, and prefers as few as possible", () => {
+test("hints NUMA nodes with enough free devices, and prefers as few nodes as possible", () => {
   const devices = ["a@0", "b@0", "c@1"];
   assert.equal(hintsOf(1, { devices }), "0+ 1+ 01");
   assert.equal(hintsOf(2, { devices }), "0+ 01");
@@ -52,13 +52,13 @@ test("hints the NUMA nodes with enough free devices, and prefers as few as possi
   assert.equal(hintsOf(2, { devices: ["a@0,1", "b@1", "c"] }), "1+ 01", "a device of two nodes");
 });
 
-test("devices without NUMA nodes come from anywhere; nodes that the machine does not have are ignored", () => {
+test("takes devices without NUMA nodes regardless of the hint, and ignores NUMA nodes that the machine does not have", () => {
   assert.equal(hintsOf(1, { devices: ["a", "b"] }), "any");
   assert.equal(hintsOf(1, { devices: ["a@0", "b@7"], inUse: ["a"] }), "none");
   assert.equal(hintsOf(1, { devices: ["a@0", "b@99999999999"] }), "0+");
 });
 
-test("hints the NUMA nodes of devices that a container has or must reuse", () => {
+test("hints the NUMA nodes of devices that a container already has or must reuse", () => {
   const devices = ["a@0", "b@0", "c@1"];
   assert.equal(hintsOf(1, { devices, own: ["c"] }), "1+ 01");
   assert.equal(hintsOf(2, { devices, own: ["c"] }), "none");
@@ -83,20 +83,20 @@ async function allocate(t: TestContext, pod: TestPod, prefer?: (ids: readonly st
   return { allocated, asked };
 }
 
-test("takes devices of the hint's NUMA nodes first, then of others, and devices without a node last", async (t) => {
+test("takes devices on the hint's NUMA nodes first, then on other nodes, and devices without a node last", async (t) => {
   assert.deepEqual((await allocate(t, asking(2))).allocated, ["b,c"]);
   assert.deepEqual((await allocate(t, asking(4))).allocated, ["b,c,d,a"]);
   assert.deepEqual((await allocate(t, asking(5))).allocated, ["b,c,d,a,n"]);
 });
 
-test("the plugin chooses among the devices of the hint's nodes, or among all others if the container needs more than these", async (t) => {
+test("lets the plugin choose among the devices on the hint's nodes, or among all others if the container needs more", async (t) => {
   const last = (ids: readonly string[]) => ids.toReversed();
   assert.deepEqual(await allocate(t, asking(2), last), { allocated: ["d,c"], asked: ["bcd with "] });
   assert.deepEqual(await allocate(t, asking(3), last), { allocated: ["b,c,d"], asked: [] });
   assert.deepEqual(await allocate(t, asking(4), () => ["n"]), { allocated: ["b,c,d,n"], asked: ["anbcd with bcd"] });
 });
 
-test("a container reuses the devices of an init container before it, wherever they are", async (t) => {
+test("a container reuses the devices of an earlier init container, regardless of their NUMA node", async (t) => {
   const pod = asking(2, "uid-1", { initContainers: [wanting("i", 1)] });
   assert.deepEqual((await allocate(t, pod)).allocated, ["b", "b,c"]);
 });

@@ -55,7 +55,7 @@ test("allocates requested devices once, exclusively to each container", async (t
   );
 });
 
-test("allocates no device for a resource that a ResourceClaim provides", async (t) => {
+test("allocates no devices for a resource that a ResourceClaim provides", async (t) => {
   const { plugin, allocator, node } = await served(t);
   const pod = {
     ...asking(1),
@@ -72,7 +72,7 @@ test("allocates no device for a resource that a ResourceClaim provides", async (
   assert.deepEqual(allocations(plugin.calls), []);
 });
 
-test("frees a pod's devices when it is released, also after a restart, and once", async (t) => {
+test("frees a pod's devices once when the pod is released, even after a restart", async (t) => {
   const { plugin, allocator, node } = await served(t, { devices: ["a"] });
   assert.equal(await allocator.allocate(asking(1), [], signal), undefined);
   const next = asking(1, "uid-2");
@@ -104,13 +104,13 @@ test("frees devices of terminated pods only after all sources are ready", async 
   assert.deepEqual(allocations(plugin.calls), ["Allocate a", "Allocate a"]);
 });
 
-test("a pod without devices does not wait for a hanging plugin", async (t) => {
+test("admits a pod without devices without waiting for a hanging plugin", async (t) => {
   const { allocator, node } = await served(t);
   assert.equal(await allocator.allocate(asking(0, "u", { containers: [aContainer("c")] }), [], signal), undefined);
   assert.equal(await node.devices.prepareContainer(asking(1), aContainer("c"), signal), undefined);
 });
 
-test("containers reuse devices of init containers; a sidecar keeps its own", async (t) => {
+test("containers reuse devices of init containers, but not those of a sidecar", async (t) => {
   const { plugin, allocator } = await served(t);
   const initContainers = [wanting("init", 2), wanting("side", 1, { restartPolicy: "Always" })];
   const pod = asking(1, "uid-1", { initContainers, containers: [wanting("c", 1), wanting("d", 1)] });
@@ -118,7 +118,7 @@ test("containers reuse devices of init containers; a sidecar keeps its own", asy
   assert.deepEqual(allocations(plugin.calls), ["Allocate a,b", "Allocate a", "Allocate b", "Allocate c"]);
 });
 
-test("honours the plugin's preference among available and required devices", async (t) => {
+test("allocates the devices that the plugin prefers among the available and required ones", async (t) => {
   const prefer = (ids: readonly string[]) => ["elsewhere", ...ids.toReversed()];
   const options = { getPreferredAllocationAvailable: true };
   const { plugin, allocator } = await served(t, { devices: ["a", "b", "c", "d"], options, prefer });
@@ -137,7 +137,7 @@ test("honours the plugin's preference among available and required devices", asy
   );
 });
 
-test("reports a failed or lost plugin, and leaves its devices unallocated", async (t) => {
+test("reports a plugin that failed or was lost, and leaves its devices unallocated", async (t) => {
   const { plugin, allocator, node } = await served(t);
   plugin.break("Allocate", "broken");
   assert.deepEqual(await allocator.allocate(asking(3), [], signal), refusal("rpc error: code = Unknown desc = broken"));
@@ -153,7 +153,7 @@ test("reports a failed or lost plugin, and leaves its devices unallocated", asyn
   );
 });
 
-test("extended resources of a pod with devices fit regardless of device health", async (t) => {
+test("the extended resources of a pod that has its devices fit regardless of device health", async (t) => {
   const { plugin, allocator, node } = await served(t, { devices: ["a", "b"] });
   const pod = asking(2);
   await allocator.allocate(pod, [], signal);
@@ -167,7 +167,7 @@ test("extended resources of a pod with devices fit regardless of device health",
   );
 });
 
-test("a container gets the environment, mounts and devices of its plugin, and reports device health", async (t) => {
+test("a container gets the environment, mounts and devices that its plugin returns, and its status shows device health", async (t) => {
   const answer = (ids: readonly string[]) => ({
     envs: { GPU: ids.join("+") },
     mounts: [{ containerPath: "/lib/gpu", hostPath: "/opt/gpu", readOnly: true }],
@@ -195,7 +195,7 @@ test("a container gets the environment, mounts and devices of its plugin, and re
   assert.deepEqual(node.devices.health?.(asking(1), "other"), []);
 });
 
-test("calls PreStartContainer before each start; a failure prevents the start", async (t) => {
+test("calls PreStartContainer before each start, and does not start the container if the call fails", async (t) => {
   const { plugin, allocator, node } = await served(t, { options: { preStartRequired: true } });
   const pod = asking(1);
   const start = () => node.devices.prepareContainer(pod, wanting("c", 1), signal);
@@ -215,7 +215,7 @@ test("calls PreStartContainer before each start; a failure prevents the start", 
   await assert.rejects(start(), { message: /rpc failed with err: endpoint test.device\/gpu has been stopped/ });
 });
 
-test("a container admitted before its plugin registered gets its devices at start", async (t) => {
+test("a container admitted before its plugin registered gets its devices when it starts", async (t) => {
   const node = await rig(t);
   const pod = asking(1);
   assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
@@ -225,7 +225,7 @@ test("a container admitted before its plugin registered gets its devices at star
   assert.deepEqual(has?.environment, new Map([["A", "b"]]));
 });
 
-test("allocations survive a restart; running containers are left alone until their plugin is back", async (t) => {
+test("keeps allocations across a restart, and leaves running containers alone until their plugin is back", async (t) => {
   const { node } = await served(t, { devices: ["a"], answer: () => ({ envs: { A: "b" } }) });
   const pod = asking(1);
   assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
@@ -248,7 +248,7 @@ test("allocations survive a restart; running containers are left alone until the
   assert.deepEqual(allocations(plugin.calls), []);
 });
 
-test("after a restart, containers of a live pod that have ended or not started do not fail its admission", async (t) => {
+test("after a restart, a live pod is admitted even if some of its containers have ended or not started", async (t) => {
   const { node } = await served(t, { devices: ["a", "b"], answer: (ids) => ({ envs: { GPU: ids.join() } }) });
   const side = wanting("side", 1, { restartPolicy: "Always" });
   const pod = asking(1, "uid-1", { initContainers: [wanting("init", 1), side], containers: [wanting("c", 1)] });
@@ -268,7 +268,7 @@ test("after a restart, containers of a live pod that have ended or not started d
   }
 });
 
-test("a corrupt checkpoint counts as empty", async (t) => {
+test("treats a corrupt checkpoint as empty", async (t) => {
   const { node } = await served(t);
   await allocatorOf(node).allocate(asking(1), [], signal);
   await node.stop();
@@ -279,7 +279,7 @@ test("a corrupt checkpoint counts as empty", async (t) => {
   await registered(again, { socket: "again.sock" });
 });
 
-test("a target without a checkpoint is reported as new", async (t) => {
+test("reports a target without a checkpoint as new", async (t) => {
   assert.equal(await (await rig(t)).devices.startsAnew(signal), true);
 });
 

@@ -25,7 +25,7 @@ const checkpoint = {
   ]),
 };
 
-test("file and checksum have the kubelet's format", () => {
+test("writes file and checksum in the kubelet's format", () => {
   const { Data, Checksum } = JSON.parse(encodeDeviceCheckpoint(checkpoint));
   assert.deepEqual(Data, {
     PodDeviceEntries: [
@@ -49,7 +49,7 @@ test("file and checksum have the kubelet's format", () => {
   assert.equal(Checksum, fnv32a(print));
 });
 
-test("an empty list of allocations is null, like Go's nil slice", () => {
+test("encodes an empty list of allocations as null, like Go's nil slice", () => {
   const { Data, Checksum } = JSON.parse(encodeDeviceCheckpoint({ allocations: [], registered: new Map() }));
   assert.deepEqual(Data, { PodDeviceEntries: null, RegisteredDevices: {} });
   const print =
@@ -58,7 +58,7 @@ test("an empty list of allocations is null, like Go's nil slice", () => {
   assert.equal(Checksum, fnv32a(print));
 });
 
-test("a checkpoint that was encoded is decoded unchanged", () => {
+test("decodes an encoded checkpoint unchanged", () => {
   const read = decodeDeviceCheckpoint(encodeDeviceCheckpoint(checkpoint));
   assert.deepEqual(read.registered, checkpoint.registered);
   const [allocation] = read.allocations;

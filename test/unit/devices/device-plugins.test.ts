@@ -8,7 +8,7 @@ import { allocatorOf, asking, elsewhere, resource, rig, signal } from "./rig.ts"
 
 const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
 
-test("a registered plugin is asked for its options once, and its devices become the node's", async (t) => {
+test("asks a registered plugin for its options once, and adds its devices to the node", async (t) => {
   const node = await rig(t);
   assert.equal(node.shown(), "-/-");
   const plugin = await node.plugin();
@@ -37,7 +37,7 @@ test("rejects a plugin whose GetDevicePluginOptions fails, with the reason", asy
   assert.deepEqual(node.measured, [`registering ${resource}`], "who is refused has registered, too");
 });
 
-test("a plugin whose device stream fails at once leaves capacity 0, and is not called again", async (t) => {
+test("a plugin whose device stream fails at once has capacity 0, and is not called again", async (t) => {
   const node = await rig(t);
   const plugin = await node.plugin();
   plugin.break("ListAndWatch", "ListAndWatch failed");
@@ -49,7 +49,7 @@ test("a plugin whose device stream fails at once leaves capacity 0, and is not c
   assert.equal(allocatorOf(node).allocatable(asking(1))[resource], "0");
 });
 
-test("a plugin whose stream breaks, or that dies, leaves its capacity with unhealthy devices until it is back", async (t) => {
+test("if a plugin dies or its stream breaks, keeps its capacity with all devices unhealthy until it is back", async (t) => {
   const node = await rig(t);
   const first = await node.plugin();
   await first.register();
@@ -65,7 +65,7 @@ test("a plugin whose stream breaks, or that dies, leaves its capacity with unhea
   await until("none to be healthy", () => node.shown() === "0/3");
 });
 
-test("a plugin replaces an earlier one, whose later disconnect is ignored", async (t) => {
+test("replaces a plugin by a newer one, and ignores the old one's later disconnect", async (t) => {
   const node = await rig(t);
   const [old, young] = [await node.plugin(), await node.plugin({ socket: "young.sock", devices: ["x"] })];
   await old.register();
@@ -83,7 +83,7 @@ for (const [how, cut] of [
   ["whose process ends", (connection: Socket) => connection.destroy()],
   ["that only closes its side", (connection: Socket) => connection.end()],
 ] as const)
-  test(`detects the loss of a plugin ${how} without HTTP/2 GOAWAY`, async (t) => {
+  test(`detects the loss of a plugin ${how} without an HTTP/2 GOAWAY`, async (t) => {
     const node = await rig(t);
     const plugin = await node.plugin();
     const connections: Socket[] = [];
@@ -158,7 +158,7 @@ test("accepts a plugin that registers shortly before it listens", async (t) => {
   assert.equal(late.calls.length, 2);
 });
 
-test("removes stale sockets at start but no other files, and its own socket at the end", async (t) => {
+test("removes stale sockets but no other files at start, and its own socket at the end", async (t) => {
   const node = await rig(t);
   const left = createServer();
   await new Promise<void>((resolve) => left.listen(join(node.directory, "left.sock"), resolve));
@@ -171,7 +171,7 @@ test("removes stale sockets at start but no other files, and its own socket at t
   assert.ok(existsSync(join(node.directory, "DEPRECATION")));
 });
 
-test("rejects an invalid plugin in plugins_registry in the kubelet's words", async (t) => {
+test("rejects an invalid plugin in plugins_registry with the kubelet's message", async (t) => {
   const { handler } = (await rig(t)).devices;
   const plugin = { name: resource, endpoint: "/somewhere/gpu.sock", versions: ["v1beta1"] };
   handler.validate(plugin);
@@ -183,7 +183,7 @@ test("rejects an invalid plugin in plugins_registry in the kubelet's words", asy
   });
 });
 
-test("a plugin in plugins_registry is connected until its own socket is removed", async (t) => {
+test("keeps a plugin in plugins_registry connected until the plugin's socket is removed", async (t) => {
   const node = await rig(t);
   const { handler } = node.devices;
   const made = async (socket: string) => {

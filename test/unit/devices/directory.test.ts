@@ -4,7 +4,7 @@ import { createPluginDirectory } from "../../../src/devices/directory.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
-test("accepts only plugin sockets inside the directory, also if the root directory is not normalized", () => {
+test("accepts only plugin sockets inside the directory, even if the root directory's path is not normalized", () => {
   const { fs } = fakeHost({ clock: fakeClock() });
   for (const root of ["/var/lib/kubelet", "/var/lib/kubelet/", "/var/lib/x/../kubelet"]) {
     const directory = createPluginDirectory(fs, root);

@@ -29,7 +29,7 @@ function rig() {
   return { clock, inventory, shown };
 }
 
-test("a resource keeps its capacity for five minutes after its plugin is lost, then counts as 0", async () => {
+test("a resource keeps its capacity for five minutes after its plugin is lost, then drops to 0", async () => {
   const { clock, inventory, shown } = rig();
   const plugin = aPlugin();
   inventory.setPlugin(name, plugin);
@@ -68,7 +68,7 @@ test("a plugin that returns in time keeps its capacity", async () => {
   assert.equal(shown(), "1/1", "the one before it has long gone");
 });
 
-test("restored resources count as 0 until their plugin registers, for five minutes", async () => {
+test("reports restored resources with capacity 0 until their plugin registers, for at most five minutes", async () => {
   const { clock, inventory, shown } = rig();
   inventory.restore([name]);
   assert.equal(shown(), "0/0");
@@ -79,7 +79,7 @@ test("restored resources count as 0 until their plugin registers, for five minut
   assert.equal(inventory.endpoint(name), undefined);
 });
 
-test("a device list reports new devices and changed health", () => {
+test("a device list returns new devices and changes of health", () => {
   const { inventory } = rig();
   inventory.setPlugin(name, aPlugin());
   inventory.setDevices(name, [device("a"), device("b"), device("c")]);

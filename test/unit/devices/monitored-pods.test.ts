@@ -6,7 +6,7 @@ import { type TestPod, aPod } from "../../fakes/pods.ts";
 
 const named = (uid: string, status: PodStatus = {}): TestPod => ({ ...aPod({}, { uid, name: uid }), status });
 
-test("a pod is active until its latest status is final, otherwise until the API server's is", () => {
+test("a pod is active until its latest local status is terminal, or, without one, its status in the API server", () => {
   const pods = [named("new"), named("old", { phase: "Failed" }), named("done", { phase: "Running" })];
   const latest = new Map<string, PodStatus>([["done", { phase: "Succeeded" }]]);
   const store = {

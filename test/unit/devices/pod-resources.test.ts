@@ -84,7 +84,7 @@ test("lists the devices of active pods' containers", async (t) => {
   ]);
 });
 
-test("lists healthy allocatable devices under each NUMA node, and no CPUs", async (t) => {
+test("lists healthy allocatable devices by NUMA node, but no CPUs", async (t) => {
   const { client } = await monitored(t);
   const { devices, cpuIds } = await answer<AllocatableResourcesResponse>((reply) =>
     client.getAllocatableResources({}, reply),
@@ -105,7 +105,7 @@ test("lists healthy allocatable devices under each NUMA node, and no CPUs", asyn
   );
 });
 
-test("lists memory of containers by NUMA nodes", () => {
+test("lists the memory of containers by NUMA node", () => {
   const memory = {
     memoryOf: (_uid: string, name: string) => (name === "c" ? [{ type: "memory", bytes: 2 ** 30, nodes: 0b101n }] : []),
     allocatableMemory: () => [],
@@ -120,7 +120,7 @@ test("lists memory of containers by NUMA nodes", () => {
   );
 });
 
-test("lists exclusive CPUs of containers in order", () => {
+test("lists the exclusive CPUs of containers in order", () => {
   const cpus = {
     exclusiveCpus: (uid: string, name: string) => new Set(uid === "uid-1" && name === "c" ? [3, 1] : []),
     allocatableCpus: () => new Set([1, 2, 3]),
@@ -146,7 +146,7 @@ test("rejects calls above the rate limit", async (t) => {
   for (const { reason } of refused) assert.equal((reason as ServiceError).code, status.RESOURCE_EXHAUSTED);
 });
 
-test("the socket replaces a stale one, in a directory owned by root", async (t) => {
+test("replaces a stale socket, in a directory owned by root", async (t) => {
   const { node, list } = await monitored(t);
   assert.equal(statSync(dirname(node.monitors)).mode & 0o777, 0o750);
   assert.ok(await list());

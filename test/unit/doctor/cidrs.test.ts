@@ -35,7 +35,7 @@ const said = (services: readonly string[] | undefined, pods: readonly string[], 
     ({ level, message }) => `${level} ${message.replace(/: traffic for one.*/, "")}`,
   );
 
-test("Services clash with any network; other nodes' pods clash with on-link ones, if the target's pods are separate", () => {
+test("checks Services against all networks, and other nodes' pods only against on-link ones if the target's pods are isolated", () => {
   assert.deepEqual(said(["10.96.0.0/12"], ["10.244.1.0/24"], true), [
     "ok Services 10.96.0.0/12; ranges of other nodes' pods: 1; no network of the target overlaps",
   ]);

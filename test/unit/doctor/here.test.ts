@@ -10,7 +10,7 @@ import { examinePorts, listenersAt, socketsIn } from "../../../src/doctor/ports.
 
 const { signal } = new AbortController();
 
-describe("doctor's check of ports on graftlet's own machine", () => {
+describe("doctor's port checks on graftlet's own machine", () => {
   const server = createServer();
   before(() => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));
   after(() => server.close());
@@ -33,7 +33,7 @@ describe("doctor's check of ports on graftlet's own machine", () => {
       );
   });
 
-  test("reports a port in use by an invisible process", async () => {
+  test("reports a port in use by a process that it cannot see", async () => {
     assert.equal(
       await said(taken(), process.pid, "127.0.0.1", async () => []),
       `warning page, port ${taken()} on 127.0.0.1: in use by a process that only root and graftlet's own user can see`,
@@ -61,7 +61,7 @@ describe("doctor's check of ports on graftlet's own machine", () => {
   });
 });
 
-describe("doctor's check of a node's certificates", () => {
+describe("doctor's checks of a node's certificates", () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-doctor-"));
   after(() => rmSync(dir, { recursive: true }));
 

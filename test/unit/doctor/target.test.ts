@@ -27,7 +27,7 @@ async function aboutDisk(fsType: string, isRemote: boolean) {
   return findings.find(({ check }) => check === "disk");
 }
 
-test("warns about a root directory in the memory of a remote machine, which a new node refuses", async () => {
+test("warns about a root directory on a memory-backed file system of a remote machine, which a new node refuses", async () => {
   const found = await aboutDisk("rootfs", true);
   assert.deepEqual([found?.level, found?.reason], ["warning", "RootDirUnusable"]);
   assert.match(found?.message ?? "", /^\/var\/lib\/kubelet is in the machine's memory \(rootfs at \/\)/);

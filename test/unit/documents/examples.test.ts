@@ -114,7 +114,7 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
 };
 
 describe("YAML examples in the documents", () => {
-  test("YAML examples state their purpose in the first line or by their kind", () => {
+  test("each YAML example states its purpose in the first line or has a kind", () => {
     assert.ok(examples.length > 20);
     const astray = examples.filter((example) => !(yamlIsFor(example) in readers));
     assert.deepEqual(
@@ -124,7 +124,7 @@ describe("YAML examples in the documents", () => {
   });
 
   for (const example of examples)
-    test(`graftlet or the chart accepts a YAML example: ${example.place}`, () => {
+    test(`graftlet or the chart accepts the YAML example at ${example.place}`, () => {
       assert.deepEqual(
         parseAllDocuments(example.text).flatMap(({ errors }) => errors),
         [],

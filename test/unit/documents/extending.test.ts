@@ -24,7 +24,7 @@ test("the example of a resource manager compiles", { timeout: 60_000 }, async (t
   assert.equal(compiled.stdout, "");
 });
 
-test("the paths that the page and the architecture document name exist", async () => {
+test("the paths named in the page and the architecture document exist", async () => {
   const pages = page + (await readFile(join(root, "docs", "architecture.md"), "utf8"));
   const named = [...pages.matchAll(/`((?:src|providers|test|tools)\/[\w./-]*)`/g)].map(([, path = ""]) => path);
   assert.ok(named.length > 60);

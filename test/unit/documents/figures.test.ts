@@ -26,7 +26,7 @@ test("the README's figures match the generated pages", () => {
   assert.deepEqual(rowOf("README.md", "resident memory with 110 pods").slice(1), [`${less} MiB`, `${more} MiB`]);
 });
 
-test("the README's figures of other providers match docs/conformance.md", () => {
+test("the README's figures for other providers match docs/conformance.md", () => {
   const readme = textOf("README.md");
   assert.ok(readme.includes(`[${passed("ssh")[0]}](docs/conformance.md#containerd-over-ssh)`));
   assert.ok(readme.includes(`[${passed("docker")[0]}](docs/conformance.md#docker-engine)`));

@@ -16,7 +16,7 @@ function missingIn(block: Block): readonly string[] {
   return [...words].filter((word) => !hasWord(text, word)).map((word) => `${block.place}: ${word}`);
 }
 
-test("commands are in console blocks, with a prompt", () => {
+test("commands in the documents are in console blocks and have a prompt", () => {
   assert.ok(commands.length > 60);
   const astray = blocks.filter(({ language, text }) =>
     language === "console" ? !text.startsWith("$ ") : /^(bash|sh|shell|zsh)$/.test(language) || text.startsWith("$ "),
@@ -35,14 +35,14 @@ test("each block of commands names the test that runs it, or the reason why no t
   );
 });
 
-test("the tests that a mark names exist", () => {
+test("the tests named in marks exist", () => {
   const gone = commands.flatMap(({ mark, place }) =>
     testsIn(mark).flatMap((path) => (existsSync(join(root, path)) ? [] : [`${place}: ${path}`])),
   );
   assert.deepEqual(gone, []);
 });
 
-test("a test that runs a block contains the block's programs, verbs, flags and values", () => {
+test("a test that runs a block of commands contains its programs, verbs, flags and values", () => {
   const run = commands.filter(({ mark }) => mark.startsWith("_Run by ") && !isRunAsItStands(mark));
   assert.ok(run.length > 20);
   assert.deepEqual(run.flatMap(missingIn), []);

@@ -61,7 +61,7 @@ function isValue(name: string): boolean {
   return isGroup(known) || starts.some((start) => values.has(start) && !isGroup(start));
 }
 
-test("values that the documents set with helm exist in the chart", () => {
+test("values that the documents set with helm --set exist in the chart", () => {
   const set = named(/(?<=--set(?:-string|-file|-json)?[= ])'?([\w[\].\\/-]+)=/g);
   // The nodes of docs/command-line.md are those of a GraftletConfiguration.
   const mentioned = named(/^(nodes\[\]\.[\w.[\]]+)/g).filter(({ page }) => page !== "docs/command-line.md");
@@ -71,7 +71,7 @@ test("values that the documents set with helm exist in the chart", () => {
   );
 });
 
-test("values files in the documents have only values of the chart", () => {
+test("values files in the documents contain only values that the chart defines", () => {
   const namesIn = (value: unknown, at: string): readonly string[] => {
     if (at !== "" && values.has(at) && !isGroup(at)) return [at];
     if (Array.isArray(value)) return value.flatMap((item) => namesIn(item, `${at}[]`));

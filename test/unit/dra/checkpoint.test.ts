@@ -16,7 +16,7 @@ const claim = {
   ]),
 };
 
-test("the file has the kubelet's format", () => {
+test("writes the file in the kubelet's format", () => {
   const { Data, Checksum } = JSON.parse(encodeClaimCheckpoint([claim])) as { Data: string; Checksum: number };
   assert.equal(typeof Checksum, "number");
   assert.deepEqual(JSON.parse(Data), {

@@ -22,7 +22,7 @@ test("names the claims of a pod: by name, from a template, and for extended reso
   ]);
 });
 
-test("omits a claim that was intentionally not created, and reports a claim that is not created yet", () => {
+test("omits a claim that was deliberately not created, and reports a claim that has not been created yet", () => {
   const pod = aPod({ resourceClaims: claims });
   const without = withStatus(pod, { resourceClaimStatuses: [{ name: "created" }] });
   assert.deepEqual(
@@ -62,7 +62,7 @@ test("lists the requests that a container uses, with the extended resources that
   ]);
 });
 
-test("a pod may use a claim that is reserved for it, and must own one from a template", () => {
+test("a pod may use only claims that are reserved for it, and must own a claim made from a template", () => {
   const pod = aPod();
   const { uid, name, namespace } = pod.metadata;
   const reserved = { reservedFor: [{ name, resource: "pods", uid }] };

@@ -42,7 +42,7 @@ function claimed(uses: readonly { readonly name: string; readonly request?: stri
   return { pod, container, records, shown };
 }
 
-test("shows the devices of each use of a claim, by CDI device or by driver, pool and device", () => {
+test("shows the devices of each claim that a container uses, by CDI device or by driver, pool and device", () => {
   const { shown } = claimed([{ name: "own" }]);
   assert.deepEqual(shown("c"), [
     {
@@ -56,7 +56,7 @@ test("shows the devices of each use of a claim, by CDI device or by driver, pool
   ]);
 });
 
-test("shows only the devices of the request that a container uses, also for a subrequest", () => {
+test("shows only the devices of the request or subrequest that a container uses", () => {
   const { shown } = claimed([{ name: "own", request: "gpu" }]);
   const gpu = { resourceID: "x/gpu=0", health: "Unhealthy" };
   assert.deepEqual(shown("c", false), [{ name: "claim:own/gpu", resources: [gpu] }]);
@@ -64,7 +64,7 @@ test("shows only the devices of the request that a container uses, also for a su
   assert.deepEqual(sub.shown("c", false), [{ name: "claim:own/gpu/large", resources: [gpu] }]);
 });
 
-test("shows nothing for a container without claims, an init container, and a claim that does not exist yet", () => {
+test("shows nothing for a container without claims, an init container or a claim that does not exist yet", () => {
   const { shown, records } = claimed([{ name: "own" }]);
   assert.deepEqual([shown("other"), shown("init"), shown("missing")], [[], [], []]);
   records.restore([]);
@@ -79,7 +79,7 @@ test("shows nothing for a container without claims, an init container, and a cla
   assert.deepEqual(dynamicResources(records, pod, created), []);
 });
 
-test("lists a claim once for monitors, with all of its devices", () => {
+test("lists a claim only once for monitoring agents, with all of its devices", () => {
   const { pod, container, records } = claimed([
     { name: "own", request: "gpu" },
     { name: "own", request: "nic" },

@@ -24,7 +24,7 @@ function records() {
   return { clock, health, changed, get };
 }
 
-test("a report changes a device only if its health or message differs", () => {
+test("a report counts as a change of a device only if its health or message differs", () => {
   const { changed, get } = records();
   assert.deepEqual(get("a"), { health: "Unknown", message: "" });
   assert.deepEqual(changed([report("a", HEALTHY), report("b", HEALTHY)]), ["a", "b"]);
@@ -47,7 +47,7 @@ test("a report expires after 30 seconds, or after the driver's timeout", async (
   assert.equal(get("b").health, "Unknown");
 });
 
-test("a device that is no longer reported changes once its report expires", async () => {
+test("the health of a device that is no longer reported becomes unknown once its last report expires", async () => {
   const { clock, changed, get } = records();
   changed([report("a", HEALTHY), report("b", HEALTHY)]);
   assert.deepEqual([changed([report("a", HEALTHY)]), get("b").health], [[], "Healthy"]);
@@ -56,7 +56,7 @@ test("a device that is no longer reported changes once its report expires", asyn
   assert.deepEqual(changed([report("a", HEALTHY)]), []);
 });
 
-test("all devices of a driver that is gone have unknown health", () => {
+test("the health of all devices becomes unknown when their driver is gone", () => {
   const { health, changed, get } = records();
   changed([report("a", HEALTHY)]);
   assert.deepEqual(health.remove("nic.example.com"), []);
@@ -64,7 +64,7 @@ test("all devices of a driver that is gone have unknown health", () => {
   assert.equal(get("a").health, "Unknown");
 });
 
-test("cuts a long message to 1,024 bytes, at a character", () => {
+test("cuts a long message to at most 1,024 bytes, between characters", () => {
   const { changed, get } = records();
   changed([
     report("a", UNHEALTHY, { message: "ä".repeat(600) }),

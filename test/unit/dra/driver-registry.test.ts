@@ -40,7 +40,7 @@ function bench() {
   return { clock, usable, registry, listen, ...registry.handler };
 }
 
-test("rejects plugins without a supported service, in the kubelet's words", () => {
+test("rejects plugins without a supported service, with the kubelet's message", () => {
   const { validate } = bench();
   validate(plugin("/a.sock"));
   assert.throws(() => validate(plugin("/a.sock", [])), {
@@ -53,7 +53,7 @@ test("rejects plugins without a supported service, in the kubelet's words", () =
   );
 });
 
-test("a driver has plugins while they are registered; no two of them may share an endpoint", async () => {
+test("a driver is available while a plugin of it is registered; no two of its plugins may share an endpoint", async () => {
   const { registry, register, deregister } = bench();
   assert.throws(() => registry.driver("gpu.example.com"), { message: "DRA driver gpu.example.com is not registered" });
   assert.throws(() => registry.driver(""), { message: "DRA driver name is empty" });
@@ -66,7 +66,7 @@ test("a driver has plugins while they are registered; no two of them may share a
   assert.throws(() => registry.driver("gpu.example.com"), { code: "unavailable" });
 });
 
-test("a driver is usable while a plugin of it is connected", async () => {
+test("a driver is usable while one of its plugins is connected", async () => {
   const { usable, register, deregister, listen } = bench();
   const { listener, connections } = await listen("/a.sock");
   await register(plugin("/a.sock"), never);
@@ -79,7 +79,7 @@ test("a driver is usable while a plugin of it is connected", async () => {
   assert.equal(usable.at(-1), false);
 });
 
-test("a connected plugin is preferred to a newer one that is not connected", async () => {
+test("prefers a connected plugin to a newer one that is not connected", async () => {
   const { usable, registry, register, listen } = bench();
   const { listener } = await listen("/old.sock");
   await register(plugin("/old.sock"), never);

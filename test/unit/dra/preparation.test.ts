@@ -56,7 +56,7 @@ function bench({ drivers = ["a.example.com"] }: { readonly drivers?: readonly st
   return { records, calls, answers, first, second, claim, deps };
 }
 
-test("records a claim before its drivers are called, and its devices afterwards", async () => {
+test("records a claim before calling its drivers, and its devices afterwards", async () => {
   const { deps, calls, records, first } = bench({ drivers: ["a.example.com", "b.example.com"] });
   await prepareClaims(deps, first, never);
   assert.deepEqual(calls, ["save 1", "prepare a.example.com claim", "prepare b.example.com claim", "save 1"]);
@@ -66,7 +66,7 @@ test("records a claim before its drivers are called, and its devices afterwards"
   assert.deepEqual(cdiDevicesOf(record, "another"), []);
 });
 
-test("prepares a shared claim once, and releases it after the last pod", async () => {
+test("prepares a shared claim once, and unprepares it after the last pod", async () => {
   const { deps, calls, first, second } = bench();
   await prepareClaims(deps, first, never);
   await prepareClaims(deps, second, never);
@@ -79,7 +79,7 @@ test("prepares a shared claim once, and releases it after the last pod", async (
   assert.equal(calls.at(-1), "save 0");
 });
 
-test("prepares a claim again after a restart, as its driver may have been replaced", async () => {
+test("prepares a claim again after a restart, because its driver may have been replaced", async () => {
   const { deps, calls, records, first } = bench();
   await prepareClaims(deps, first, never);
   records.restore(records.all());
@@ -88,7 +88,7 @@ test("prepares a claim again after a restart, as its driver may have been replac
   assert.equal(calls.filter((call) => call.startsWith("prepare")).length, 2);
 });
 
-test("records nothing for a pod whose driver is not registered", async () => {
+test("records no claim for a pod whose driver is not registered", async () => {
   const { deps, calls, claim, first } = bench();
   const unknown = { ...claim, status: { ...claim.status, allocation: { devices: { results: [results("x", "d")] } } } };
   await assert.rejects(prepareClaims({ ...deps, claim: async () => unknown }, first, never), {
@@ -120,12 +120,12 @@ const failures: readonly (readonly [string, (bench: Bench) => Partial<Preparatio
   ],
 ];
 for (const [when, arrange, message] of failures)
-  test(`fails in the kubelet's words if ${when}`, async () => {
+  test(`fails with the kubelet's message if ${when}`, async () => {
     const made = bench();
     await assert.rejects(prepareClaims({ ...made.deps, ...arrange(made) }, made.first, never), { message });
   });
 
-test("rejects answers for other claims, and missing ones", async () => {
+test("rejects a driver's response that contains other claims or lacks a claim", async () => {
   const { deps, first } = bench();
   const answering = (claims: object): PreparationDeps => ({
     ...deps,
@@ -139,7 +139,7 @@ test("rejects answers for other claims, and missing ones", async () => {
   });
 });
 
-test("a claim of the same name with another UID waits for the end of the old one", async () => {
+test("a claim with the same name but another UID waits until the old one is unprepared", async () => {
   const { deps, claim, first, second } = bench();
   await prepareClaims(deps, first, never);
   const renewed = { ...claim, metadata: { ...claim.metadata, uid: "new" } };
@@ -150,7 +150,7 @@ test("a claim of the same name with another UID waits for the end of the old one
   });
 });
 
-test("keeps its records if the release fails", async () => {
+test("keeps its records if a driver fails to unprepare a claim", async () => {
   const { deps, records, answers, first } = bench();
   await prepareClaims(deps, first, never);
   answers.error = "busy";

@@ -23,7 +23,7 @@ function running(...failures: ErrorCode[]) {
   return { clock, cleanup, deleted, stop: () => (stop.abort(), ended) };
 }
 
-test("deletes the slices of all drivers at the start, and retries with increasing delays", async () => {
+test("deletes the ResourceSlices of all drivers at start, and retries with increasing delays", async () => {
   const { clock, deleted, stop } = running("unavailable", "unavailable");
   await clock.advance(0);
   assert.deepEqual(deleted, ["spec.nodeName=node"]);
@@ -36,14 +36,14 @@ test("deletes the slices of all drivers at the start, and retries with increasin
 });
 
 for (const code of ["not_found", "permission_denied"] as const)
-  test(`does not retry a deletion of slices after ${code}`, async () => {
+  test(`does not retry deleting ResourceSlices after ${code}`, async () => {
     const { clock, deleted, stop } = running(code);
     await clock.advance(600_000);
     assert.equal(deleted.length, 1);
     await stop();
   });
 
-test("deletes the slices of a driver that is gone for 30 s, but not of one that comes back", async () => {
+test("deletes a driver's ResourceSlices once the driver has been gone for 30 s, but not if it comes back earlier", async () => {
   const { clock, cleanup, deleted, stop } = running();
   await clock.advance(0);
   for (const driver of ["away", "back"]) cleanup.setUsable(driver, false);
@@ -60,7 +60,7 @@ test("deletes the slices of a driver that is gone for 30 s, but not of one that 
   await stop();
 });
 
-test("deletes nothing after it has stopped", async () => {
+test("deletes no ResourceSlices after it has stopped", async () => {
   const { clock, cleanup, deleted, stop } = running();
   await clock.advance(0);
   cleanup.setUsable("away", false);

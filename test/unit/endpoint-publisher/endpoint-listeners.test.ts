@@ -47,7 +47,7 @@ async function setUp(t: { after(fn: () => PromiseLike<void>): void }, most: numb
   return { open, openMany, inPods, other };
 }
 
-test("limits a peer to half of a port's connections", async (t) => {
+test("limits a single peer to half of a port's connections", async (t) => {
   const { open, openMany, inPods, other } = await setUp(t, 16);
   assert.equal((await openMany(6, "127.0.0.2")).length, 4);
   assert.equal(inPods.length, 4, "what is refused does not reach the pod");

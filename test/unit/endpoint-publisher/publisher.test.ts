@@ -137,7 +137,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
 const portOf = ({ ports }: EndpointSlice) => ports?.[0]?.port ?? 0;
 const ask = (port: number) => text(connect({ port, host: own }));
 
-test("publishes a port that forwards to the pod, and deletes the slice with the pod or graftlet", async () => {
+test("publishes a port that forwards to the pod, and deletes the slice when the pod ends or graftlet stops", async () => {
   const t = await setUp();
   t.show("a");
   await t.settle();
@@ -158,7 +158,7 @@ test("publishes a port that forwards to the pod, and deletes the slice with the 
   assert.equal(t.slices.size, 0);
 });
 
-test("writes only on changes, and restores slices that were changed or deleted", async () => {
+test("writes slices only when something changes, and restores slices that others changed or deleted", async () => {
   const t = await setUp();
   t.show("a");
   await t.settle();
@@ -189,7 +189,7 @@ test("does not forward to an address that the runtime no longer reports", async 
   await t.stop();
 });
 
-test("deletes stale slices of the node, and avoids their ports meanwhile", async () => {
+test("deletes stale slices of the node, and does not use their ports until they are deleted", async () => {
   const [endpoint] = serviceEndpoints([shop], [pod("gone")]);
   assert.ok(endpoint);
   const old = buildSlice(endpoint, { address: own, podNode: "node-1", nodeName: "edge-1", owner, ports: [20_000] });
@@ -206,7 +206,7 @@ test("deletes stale slices of the node, and avoids their ports meanwhile", async
   assert.deepEqual([...t.slices.keys()], ["other"]);
 });
 
-test("retries a refused slice, and deletes the slices of a deleted Service", async () => {
+test("retries a slice that the API server refuses, and deletes the slices of a deleted Service", async () => {
   const t = await setUp();
   t.refuse(2);
   t.show("a");
@@ -223,7 +223,7 @@ test("retries a refused slice, and deletes the slices of a deleted Service", asy
   await t.stop();
 });
 
-test("a Service whose slices are refused does not block others, and ineligible Services are not tried", async () => {
+test("a Service whose slices are refused does not block others; ineligible Services are skipped", async () => {
   const of = (namespace: string): Service => ({ ...shop, metadata: { name: "shop", namespace, uid: namespace } });
   const t = await setUp();
   t.forbid("first");
@@ -237,7 +237,7 @@ test("a Service whose slices are refused does not block others, and ineligible S
   await t.stop();
 });
 
-test("emits one event for a Service that cannot be forwarded, and another when it recurs", async () => {
+test("emits one event for a Service that cannot be forwarded, and another one if the problem recurs", async () => {
   const t = await setUp();
   const local: Service = { ...shop, spec: { ...shop.spec, internalTrafficPolicy: "Local" } };
   t.offer([local]);
@@ -258,7 +258,7 @@ test("emits one event for a Service that cannot be forwarded, and another when i
   await t.stop();
 });
 
-test("emits an event for a headless Service that selects a pod of the node", async () => {
+test("emits an event for a headless Service that selects a pod on the node", async () => {
   const t = await setUp();
   t.show("a");
   t.offerHeadless([
@@ -273,7 +273,7 @@ test("emits an event for a headless Service that selects a pod of the node", asy
   await t.stop();
 });
 
-test("publishes pods even if other slices claim all ports at graftlet's address", async () => {
+test("publishes pods even if slices of others claim all ports at graftlet's address", async () => {
   const [endpoint] = serviceEndpoints([shop], [pod("gone")]);
   assert.ok(endpoint);
   const ports = Array.from({ length: 10_000 }, (_, index) => ({ port: 20_000 + index }));

@@ -30,7 +30,7 @@ const shop = (spec: Service["spec"] = {}, namespace = "default"): Service => ({
 
 const found = (service: Service, pod: Pod) => serviceEndpoints([service], [pod])[0];
 
-test("a pod is an endpoint of Services in its namespace that select it", () => {
+test("a pod is an endpoint of the Services that select it in its namespace", () => {
   assert.equal(found(shop(), serving())?.pod.metadata.uid, serving().metadata.uid);
   assert.ok(found(shop({ selector: { app: "shop", tier: "front" } }), serving()));
   const others = [

@@ -28,13 +28,13 @@ test("describes kinds of Services that cannot be forwarded, with the remedy", ()
   for (const [spec, why] of kinds) assert.match(said(shop(spec)), why);
 });
 
-test("describes several Services in one sentence, regardless of order", () => {
+test("describes several Services in one sentence, in an order independent of the input", () => {
   const some = ["b", "a", "c"].map((name) => shop({ clusterIP: "None" }, name));
   assert.match(said(...some), /through default\/a: .*, and 2 more$/);
   assert.equal(said(...some), said(...some.toReversed()));
 });
 
-test("omits Services that can be forwarded or select no pod of the node", () => {
+test("omits Services that can be forwarded or that select no pod on the node", () => {
   assert.equal(said(shop(), shop({ clusterIP: "10.96.0.9", clusterIPs: ["fd00::9", "10.96.0.9"] })), "");
   const headless = { clusterIP: "None" };
   assert.equal(said(shop({ ...headless, selector: { app: "other" } })), "");

@@ -26,7 +26,7 @@ function rounds(thresholds: readonly Threshold[]) {
   };
 }
 
-test("a hard threshold evicts at once, a soft one after its grace period; both set the condition at once", () => {
+test("a hard threshold evicts at once and a soft one after its grace period, but both set the condition at once", () => {
   const round = rounds([soft("memory.available"), hard("memory.available")]);
   assert.deepEqual(round(0, { "memory.available": 150 }), {
     pressure: { memory: true, disk: false, pid: false },
@@ -37,7 +37,7 @@ test("a hard threshold evicts at once, a soft one after its grace period; both s
   assert.deepEqual(round(60_001, { "memory.available": 99 }).due, ["memory.available<200", "memory.available<100"]);
 });
 
-test("a soft threshold restarts its grace period when it was not met in between", () => {
+test("the grace period of a soft threshold starts again if the threshold was not met in between", () => {
   const round = rounds([soft("nodefs.available")]);
   round(0, { "nodefs.available": 1 });
   round(30_000, { "nodefs.available": 500 });
@@ -54,14 +54,14 @@ test("a threshold stays met until its minimum reclaim is reached", () => {
   assert.equal(round(3, { "nodefs.available": 150 }).due.length, 0);
 });
 
-test("memory ranks before all other signals", () => {
+test("memory takes precedence over all other signals", () => {
   const round = rounds([hard("nodefs.available"), hard("pid.available"), hard("allocatableMemory.available")]);
   const { due, pressure } = round(0, { "nodefs.available": 1, "pid.available": 1, "allocatableMemory.available": 1 });
   assert.equal(due[0], "allocatableMemory.available<100");
   assert.deepEqual(pressure, { memory: true, disk: true, pid: true });
 });
 
-test("a condition stays until its signal has been clear for the transition period", () => {
+test("a condition stays set until its signal has been clear for the transition period", () => {
   const round = rounds([hard("imagefs.inodesFree")]);
   assert.equal(round(0, { "imagefs.inodesFree": 1 }).pressure.disk, true);
   assert.equal(round(299_999, { "imagefs.inodesFree": 500 }).pressure.disk, true);

@@ -169,7 +169,7 @@ const withVolume = (
 const limited = (name: string, limit: string) =>
   aContainer(name, { resources: { limits: { "ephemeral-storage": limit } } });
 
-test("evicts a pod whose emptyDir exceeds its size limit, with the kubelet's message", async () => {
+test("evicts a pod if an emptyDir exceeds its size limit, with the kubelet's message", async () => {
   await using t = await node([withVolume("10Mi")], { "volumes/v": 10 });
   await t.pass();
   assert.equal(t.evicted.length, 0, "as much as it may");
@@ -182,7 +182,7 @@ test("evicts a pod whose emptyDir exceeds its size limit, with the kubelet's mes
   assert.deepEqual(t.counted, ["emptydirfs.limit"]);
 });
 
-test("counts writes of ephemeral containers towards their pod", async () => {
+test("counts data written by ephemeral containers towards their pod", async () => {
   const debugging = aPod({
     containers: [limited("main", "10Mi")],
     ephemeralContainers: [{ name: "debug", image: "i" }],
@@ -195,7 +195,7 @@ test("counts writes of ephemeral containers towards their pod", async () => {
   assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
 });
 
-test("measures only pods with limits: not critical or terminated ones", async () => {
+test("measures only pods with limits, but not critical or terminated pods", async () => {
   const over = { ...withVolume("1Mi", {}, { uid: "over" }), status: { phase: "Failed" } };
   await using t = await node(
     [withVolume(undefined), withVolume("0"), withVolume("1Mi", { priority: 2_000_000_000 }), over],
@@ -216,7 +216,7 @@ test("enforces limits of a terminating pod until it has ended", async () => {
   );
 });
 
-test("measures volumes of all pods in one walk, without other calls", async () => {
+test("measures the volumes of all pods in one walk, without other calls", async () => {
   const two = [
     { name: "v", emptyDir: { sizeLimit: "1Mi" } },
     { name: "w", emptyDir: {} },
@@ -250,7 +250,7 @@ test("a container's limit covers the writable layer and logs of its latest insta
   assert.deepEqual(t.counted, ["ephemeralcontainerfs.limit"]);
 });
 
-test("layers on a dedicated file system count towards the pod's limit, not the container's", async () => {
+test("writable layers on a dedicated file system count towards the pod's limit, not the container's", async () => {
   const pod = aPod({ containers: [limited("a", "10Mi"), limited("b", "50Mi")] });
   const layers = [layer("a", 20, 0)];
   await using together = await node([pod], {}, layers);
@@ -286,7 +286,7 @@ test("all of a pod's disk usage counts towards the sum of its containers' limits
   assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
 });
 
-test("logs of terminated containers count towards no limit", async () => {
+test("logs of terminated containers do not count towards any limit", async () => {
   const containers = [limited("a", "10Mi")];
   const pod = aPod({ containers, initContainers: [limited("first", "10Mi")] });
   await using t = await node([pod], { "uid-1/first": 30, "uid-1/a": 1 });
@@ -298,7 +298,7 @@ test("logs of terminated containers count towards no limit", async () => {
   assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
 });
 
-test("a memory-backed emptyDir counts towards its own limit only, not the pod's disk limit", async () => {
+test("a memory-backed emptyDir counts only towards its own limit, not the pod's disk limit", async () => {
   for (const medium of ["Memory", "HugePages-2Mi"]) {
     const volumes = [{ name: "m", emptyDir: { medium, sizeLimit: "60Mi" } }];
     await using t = await node([aPod({ containers: [limited("a", "10Mi")], volumes })], { "volumes/m": 50 });
@@ -310,7 +310,7 @@ test("a memory-backed emptyDir counts towards its own limit only, not the pod's 
   }
 });
 
-test("waits longer after a longer walk", async () => {
+test("waits longer until the next round if a walk took longer", async () => {
   await using t = await node([withVolume("1Mi")], { "volumes/v": 1 });
   t.world.walkMs = 4_000;
   await t.pass();
@@ -320,7 +320,7 @@ test("waits longer after a longer walk", async () => {
   assert.equal(t.world.walks.length, 2);
 });
 
-test("retries a target that fails, and does not query an unreachable one", async () => {
+test("retries after an error on the target, and does not query an unreachable target", async () => {
   await using t = await node([withVolume("1Mi")], { "volumes/v": 2 });
   t.world.fails = true;
   await t.pass();
@@ -334,7 +334,7 @@ test("retries a target that fails, and does not query an unreachable one", async
   assert.equal(t.evicted.length, 1);
 });
 
-test("waits until terminated pods are removed after a start, then observes the node again", async () => {
+test("after a start, waits until terminated pods are removed, then observes the node again", async () => {
   await using t = await node([]);
   t.world.allSourcesReady = false;
   await t.pass();
@@ -352,7 +352,7 @@ test("waits until terminated pods are removed after a start, then observes the n
   assert.deepEqual(t.world.acts, [3, 4], "waits only once");
 });
 
-test("waits at most 30 seconds for a silent source, and for terminated pods once it reports", async () => {
+test("waits at most 30 seconds for a pod source to report, and for terminated pods once it does", async () => {
   await using t = await node([]);
   t.world.allSourcesReady = false;
   await t.pass();

@@ -33,7 +33,7 @@ async function listening(...given: readonly Spawned[]) {
 
 const bound = (name: string, bytes: number) => ({ name, directory: "/sys/fs/cgroup/memory/kubepods", bytes });
 
-test("computes usage bounds: capacity minus the threshold plus inactive files", () => {
+test("computes the usage bound as capacity minus threshold plus inactive files", () => {
   const thresholds = [
     { signal: "memory.available", value: "10%", graceMs: 0 },
     { signal: "memory.available", value: "300", graceMs: 1000 },
@@ -57,7 +57,7 @@ test("computes usage bounds: capacity minus the threshold plus inactive files", 
   assert.equal(memoryBounds(thresholds, new Map([["memory.available", machine]])).length, 2);
 });
 
-test("reports a crossing of the threshold once, even if nothing was waiting for it", async () => {
+test("reports that the threshold was crossed once, even if nothing was waiting for it", async () => {
   const kernel = spokenProcess();
   const { stop, done, said, isNews } = await listening(kernel);
   assert.equal(await isNews(), false);
@@ -71,7 +71,7 @@ test("reports a crossing of the threshold once, even if nothing was waiting for 
   assert.ok(kernel.stdin.writableEnded, "the listener's input is closed");
 });
 
-test("passes changed bounds to the kernel, and the current ones to a new listener", async () => {
+test("passes changed bounds to the kernel, and the current bounds to a new listener", async () => {
   const [one, other] = [spokenProcess(), spokenProcess()];
   const { clock, stop, done, notifier } = await listening(one, other);
   notifier.setBounds([bound("hard memory", 10), bound("soft memory", 20)]);
@@ -86,7 +86,7 @@ test("passes changed bounds to the kernel, and the current ones to a new listene
   await done;
 });
 
-test("logs once why notifications are unavailable; nothing for an unreachable target", async () => {
+test("logs once why notifications are unavailable, but nothing if the target is unreachable", async () => {
   const [mute, again] = [spokenProcess(), spokenProcess()];
   const missing = new CodedError("not_found", "perl: no such program");
   const { clock, stop, done, said, isNews } = await listening(
@@ -111,7 +111,7 @@ test("logs once why notifications are unavailable; nothing for an unreachable ta
   await done;
 });
 
-test("rate-limits log lines and observations for a target with endless reasons and crossings", async () => {
+test("rate-limits log lines and observations for a target that keeps sending reasons and crossings", async () => {
   const kernel = spokenProcess();
   const { clock, stop, done, said, isNews } = await listening(kernel);
   for (let n = 0; n < 1_000; n++) kernel.stdout.write(`failed ${n} ${"x".repeat(1_000)}\ncrossed hard memory ${n}\n`);

@@ -37,7 +37,7 @@ test("names the resource, the threshold and each container over its request", ()
   });
 });
 
-test("names a pod with a pod-level memory request together with it", () => {
+test("names the pod and its memory request if the request is at pod level", () => {
   const pod = aPod({ resources: { requests: { memory: "1Gi" } } }, { name: "whole" });
   const usage = { memoryBytes: 2 ** 31, containers: new Map(), volumes: new Map() };
   const { message, annotations } = evictionNotice({
@@ -60,7 +60,7 @@ test("formats inodes and processes with decimal suffixes, and percentages of the
   assert.equal(message, "The node was low on resource: inodes. Threshold quantity: 64Ki, available: 3k. ");
 });
 
-test("a container's disk usage is its layer and logs, if both are known", () => {
+test("a container's disk usage is the sum of its writable layer and logs if both are known", () => {
   const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
   const use = (bytes: number) => ({ bytes, inodes: 1 });
   const containers = new Map([

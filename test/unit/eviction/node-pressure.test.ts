@@ -95,7 +95,7 @@ const big = aPod({ terminationGracePeriodSeconds: 40 }, { name: "big", uid: "big
 const critical = aPod({ priority: 2_000_000_000 }, { name: "critical", uid: "critical" });
 const using = (memoryBytes: number): PodUsage => ({ memoryBytes, containers: new Map(), volumes: new Map() });
 
-test("evicts nothing and measures no pod when no threshold is met", async () => {
+test("evicts nothing and measures no pods if no threshold is met", async () => {
   const { world, did, cell, round } = node([small]);
   world.available = { "memory.available": 500, "nodefs.available": 500 };
   assert.equal(await round(), undefined);
@@ -104,7 +104,7 @@ test("evicts nothing and measures no pod when no threshold is met", async () => 
   assert.deepEqual(did, ["tell"], "once, when the last value was known");
 });
 
-test("memory pressure evicts the pod that uses most: one per round, none twice, with the kubelet's messages", async () => {
+test("memory pressure evicts the pod that uses most, one pod per round and none twice, with the kubelet's messages", async () => {
   const { world, did, ended, events, round } = node([small, critical, big]);
   world.available = { "memory.available": 90 };
   world.usage = new Map([
@@ -141,7 +141,7 @@ test("disk pressure first removes unused containers and images, and evicts pods 
   assert.deepEqual(did.slice(3), ["containers", "images", "measure files", "count nodefs.available"]);
 });
 
-test("garbage-collects on the file system that is under pressure only", async () => {
+test("garbage-collects only on the file system that is under pressure", async () => {
   const steps = async (signal: NodeSignal, disks: DiskLayout) => {
     const { world, did, round } = node([], { evictionHard: { "nodefs.available": "100", "imagefs.available": "100" } });
     world.disks = disks;
@@ -175,7 +175,7 @@ test("a soft eviction allows the shorter of the pod's and the configured grace p
   assert.deepEqual([await grace(60, big), await grace(20, big), await grace(0, big)], [40, 20, 0]);
 });
 
-test("reports an unreadable target, and keeps the conditions", async () => {
+test("reports a target that cannot be read, and keeps the conditions", async () => {
   const { world, cell, did, round } = node([]);
   world.available = { "memory.available": 1 };
   await round();

@@ -39,7 +39,7 @@ async function target(cgroupVersion: 1 | 2 = 2) {
   return { clock, host, world, lines, observe: () => observe(never) };
 }
 
-test("observes every signal; none for a cgroup without a limit", async () => {
+test("observes every signal, except allocatable memory of a cgroup without a limit", async () => {
   const { host, observe } = await target();
   const { observations, disks, problem } = await observe();
   assert.deepEqual(observations.get("memory.available"), { available: 900 * 1024, capacity: 1000 * 1024 });
@@ -71,7 +71,7 @@ test("v1: reads allocatable memory from the memory hierarchy", async () => {
   assert.equal((await observe()).observations.get("allocatableMemory.available")?.available, 600);
 });
 
-test("an unreachable runtime hides only its own file systems, is logged once, and is retried", async () => {
+test("if the runtime is unreachable, omits only its file systems, logs that once, and retries", async () => {
   const { world, lines, observe } = await target();
   world.runtimeAway = true;
   await observe();
@@ -82,7 +82,7 @@ test("an unreachable runtime hides only its own file systems, is logged once, an
   assert.ok((await observe()).observations.has("imagefs.available"));
 });
 
-test("a hanging file system blocks only for its timeout, and is not queried again while it hangs", async () => {
+test("a hanging file system blocks only until its timeout, and is not queried again while it hangs", async () => {
   const { clock, host, observe } = await target();
   await observe();
   let asked = 0;

@@ -19,7 +19,7 @@ function candidate(name: string, usage: Partial<PodUsage> | undefined, spec: Par
 const order = (signal: NodeSignal, candidates: readonly EvictionCandidate[], disks = oneDisk) =>
   rankPods(candidates, signal, disks).map(({ pod }) => pod.metadata.name);
 
-test("memory: ranks unknown usage first, then over request, then low priority, then most over request", () => {
+test("memory: ranks by unknown usage, then usage over request, then low priority, then the amount over request", () => {
   const candidates = [
     candidate("within", { memoryBytes: 900 }, requesting({ memory: "1000" })),
     candidate("important", { memoryBytes: 900 }, { priority: 10 }),
@@ -30,7 +30,7 @@ test("memory: ranks unknown usage first, then over request, then low priority, t
   assert.deepEqual(order("memory.available", candidates), ["unknown", "much", "little", "important", "within"]);
 });
 
-test("counts overhead for pods with a request", () => {
+test("adds the overhead to a pod's request only if the pod has a request", () => {
   const overhead = { memory: "100" };
   const candidates = [
     candidate("within", { memoryBytes: 190 }, { ...requesting({ memory: "100" }), overhead }),
@@ -39,7 +39,7 @@ test("counts overhead for pods with a request", () => {
   assert.deepEqual(order("memory.available", candidates), ["beyond", "within"]);
 });
 
-test("PIDs: ranks low priority first, then most processes", () => {
+test("PIDs: ranks by lowest priority first, then by most processes", () => {
   const candidates = [
     candidate("a", { processes: 9 }, { priority: 1 }),
     candidate("b", { processes: 2 }),
@@ -64,7 +64,7 @@ test("disk: counts only usage on the file system under pressure", () => {
   assert.deepEqual(order("nodefs.available", candidates, split), ["layers", "files"]);
 });
 
-test("inodes: counts inodes used, minus byte requests like the kubelet", () => {
+test("inodes: ranks by inodes used minus requests in bytes, like the kubelet", () => {
   const candidates = [
     candidate("few", files(0, 0, 0), {}),
     candidate("requesting", { ...files(0, 0, 9), containers: new Map() }, requesting({ "ephemeral-storage": "51" })),
@@ -72,7 +72,7 @@ test("inodes: counts inodes used, minus byte requests like the kubelet", () => {
   assert.deepEqual(order("nodefs.inodesFree", candidates), ["few", "requesting"]);
 });
 
-test("disk: ranks pods within their request last", () => {
+test("disk: ranks pods whose usage is within their request last", () => {
   const candidates = [
     candidate("within", files(500, 0, 0), requesting({ "ephemeral-storage": "1000" })),
     candidate("beyond", files(1, 0, 0)),

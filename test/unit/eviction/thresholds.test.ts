@@ -22,7 +22,7 @@ const names = (thresholds: readonly Threshold[]) =>
 const seen = (all: Readonly<Record<string, SignalObservation>>) =>
   new Map(Object.entries(all) as (readonly [NodeSignal, SignalObservation])[]);
 
-test("adds the hard memory threshold for allocatable memory when it is enforced", () => {
+test("applies the hard memory threshold to allocatable memory as well if node allocatable is enforced", () => {
   const given = {
     evictionHard: { "memory.available": "100Mi", "nodefs.available": "10%" },
     evictionSoft: { "memory.available": "200Mi" },
@@ -43,7 +43,7 @@ test("drops thresholds of 0 % and 100 %, and unknown signals", () => {
   assert.deepEqual(names(parseThresholds(settings({ evictionHard }))), ["imagefs.available<1%"]);
 });
 
-test("replaces thresholds of containerfs by those of its actual file system", () => {
+test("replaces containerfs thresholds with those of the file system it is actually on", () => {
   const configured = parseThresholds(
     settings({
       evictionHard: { "nodefs.available": "10%", "imagefs.available": "15%", "containerfs.available": "50%" },
@@ -58,7 +58,7 @@ test("replaces thresholds of containerfs by those of its actual file system", ()
   assert.deepEqual(containers(true, true), ["containerfs.available<10%"]);
 });
 
-test("a threshold is met below its value, not at it; never without an observation", () => {
+test("a threshold is met only below its value, and never without an observation", () => {
   const [bytes, share] = parseThresholds(
     settings({ evictionHard: { "memory.available": "100", "nodefs.inodesFree": "5%" }, enforceNodeAllocatable: [] }),
   );
@@ -70,7 +70,7 @@ test("a threshold is met below its value, not at it; never without an observatio
   assert.deepEqual(thresholdsMet([bytes], new Map(), { reclaimed: false }), []);
 });
 
-test("adds the minimum reclaim to the value", () => {
+test("adds the minimum reclaim to the threshold's value", () => {
   const [one] = parseThresholds(
     settings({
       evictionHard: { "nodefs.available": "100" },

@@ -12,7 +12,7 @@ import { parseProgram } from "../../faults/program.ts";
 const project = join(import.meta.dirname, "..", "..", "..");
 const read = (path: string): string => readFileSync(join(project, path), "utf8");
 
-test("every fault changes one place of the sources, which still parse, and has a description and a unique name", () => {
+test("every fault changes one place in the sources so that they still parse, and has a description and a unique name", () => {
   using program = parseProgram(project);
   for (const fault of faults) {
     doesNotThrow(() => makeMistake(program, fault.in, fault.mistake), fault.name);
@@ -23,7 +23,7 @@ test("every fault changes one place of the sources, which still parse, and has a
   equal(new Set(faults.map(({ name }) => name)).size, faults.length);
 });
 
-test("at least nine faults are found only on a real cluster, some of them with each provider", () => {
+test("at least nine faults are found only on a real cluster, at least one with each provider", () => {
   const onCluster = faults.filter(({ foundBy }) => foundBy.every(({ part }) => part === "integration"));
   ok(onCluster.length >= 9, String(onCluster.length));
   const providers = onCluster.flatMap(({ foundBy }) => foundBy.map(({ provider }) => provider));
@@ -56,7 +56,7 @@ function isRun({ part, provider, file }: FaultTest): boolean {
   return [...on, ...more].some((one) => one === (provider ?? "cri"));
 }
 
-test("a failing test finds a fault, also if its set-up fails, but not if no test ran", () => {
+test("a fault counts as found if a test or its set-up fails, but not if no test ran", () => {
   const passed = { title: "adds", passed: true, inSetUp: false, message: "" };
   const failed = { title: "adds (2)", passed: false, inSetUp: false, message: "1 !== 3" };
   deepEqual(verdictOf([passed, failed]), { found: true, because: '"adds (2)": 1 !== 3' });

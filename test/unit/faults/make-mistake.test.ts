@@ -75,7 +75,7 @@ const cases: readonly (readonly [string, Mistake, string])[] = [
   ["shop", drop(text("rm -rf x")), "script: `umask 027; `,"],
   ["charts/*.yaml", become(text("one"), "three"), "type: three"],
 ];
-test("a fault changes one place: in a declaration, elsewhere in its file, or in a file of another language", () => {
+test("a fault changes exactly one place: in a declaration, elsewhere in its file, or in a file in another language", () => {
   using files = parsedFiles();
   for (const [at, mistake, line] of cases)
     equal(changedLines(makeMistake(files.program, at, mistake)).after, line, JSON.stringify(mistake));
@@ -92,7 +92,7 @@ const impossible: readonly (readonly [string, string, Mistake, RegExp])[] = [
   ["a file that is not there", "charts/b.yaml", drop(text("one")), /matches no file/],
   ["a text that is there twice", "charts/a.yaml", drop(text("e: ")), /is not found once/],
 ];
-test("rejects a mistake that does not change exactly one place, and one whose names or code do not fit the file", () => {
+test("rejects a mistake that does not change exactly one place, or whose names or code do not fit the file", () => {
   using files = parsedFiles();
   for (const [what, at, mistake, error] of impossible)
     throws(() => makeMistake(files.program, at, mistake), error, what);

@@ -20,7 +20,7 @@ const shown = (state: MemberState) =>
   conditionsOf(state, [], at).map(({ type, status, reason }) => `${type} ${status} ${reason}`);
 const readyOf = (state: MemberState) => conditionsOf(state, [], at).find(({ type }) => type === "Ready");
 
-test("all conditions of a Ready node are True, in the order in which a machine becomes a node", () => {
+test("all conditions of a Ready node are True, and listed in the order in which a machine becomes a node", () => {
   assert.deepEqual(shown(served), [
     "Accepted True Valid",
     "Identified True CertificateIssued",
@@ -31,7 +31,7 @@ test("all conditions of a Ready node are True, in the order in which a machine b
   ]);
 });
 
-test("a node of a release's configuration is Accepted as Static", () => {
+test("a node from a release's configuration is Accepted with the reason Static", () => {
   const [accepted] = conditionsOf({ ...served, staticIn: "edge" }, [], at);
   assert.deepEqual(
     [accepted?.type, accepted?.status, accepted?.reason, accepted?.message],
@@ -39,7 +39,7 @@ test("a node of a release's configuration is Accepted as Static", () => {
   );
 });
 
-test("Ready has the reason and the message of the first condition that is not True", () => {
+test("Ready has the reason and message of the first condition that is not True", () => {
   const trouble = new TargetError("LoginRefused", "permission_denied", "the key is refused");
   const start = { isIdentified: false, isClaimed: false, trouble: undefined };
   const refused = { reason: "LoginSecretMissing", message: "create it" };

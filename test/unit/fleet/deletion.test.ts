@@ -54,7 +54,7 @@ function start(objects: FakeObject[], { isDefined = true } = {}) {
   return { run, said, deleted, clock };
 }
 
-test("deletes only objects with names of the release's nodes that configure them, and waits until they are gone", async () => {
+test("deletes only objects that configure the release's nodes under their names, and waits until they are gone", async () => {
   const { run, said, deleted } = start([
     { name: "edge-1", endsAfter: 3_000, message: "cleaning the machine" },
     { name: "edge-2", endsAfter: 9_000, message: "pods end" },
@@ -72,7 +72,7 @@ test("deletes only objects with names of the release's nodes that configure them
   ]);
 });
 
-test("names the objects that remain at the time limit, and deletes none twice", async () => {
+test("lists the objects that remain at the time limit, and deletes no object twice", async () => {
   const { run, said, deleted } = start([
     { name: "edge-1", endsAfter: 1_000 },
     { name: "edge-2" },

@@ -70,7 +70,7 @@ function lab({ isApproved = false, annotations = {}, ssh = {} } = {}) {
   return { clock, enrolment, events, object, secret };
 }
 
-test("a token is valid for its node, until it expires", async () => {
+test("a token is valid only for its node and until it expires", async () => {
   const { clock, enrolment } = lab();
   assert.deepEqual(
     [
@@ -85,7 +85,7 @@ test("a token is valid for its node, until it expires", async () => {
   await assert.rejects(enrolment.enrol(request, signal), /the token has been used, or is not valid any more/);
 });
 
-test("a machine that enrols uses up the token, is recorded, and gets graftlet's public key", async () => {
+test("enrolling uses up the token, records the machine, and returns graftlet's public key", async () => {
   const { enrolment, events, secret } = lab();
   assert.equal(await enrolment.enrol(request, signal), "ssh-ed25519 of-PRIVATE graftlet\n");
   assert.equal(enrolment.isValid("edge-1", token), false);
@@ -97,7 +97,7 @@ test("a machine that enrols uses up the token, is recorded, and gets graftlet's 
   assert.deepEqual(events, ["MachineEnrolled: a machine has enrolled from 203.0.113.7; its host key is SHA256:HOST"]);
 });
 
-test("only one of two machines that use a token at the same time enrols", async () => {
+test("if two machines use the same token at the same time, only one enrols", async () => {
   const { enrolment } = lab();
   const both = await Promise.allSettled([enrolment.enrol(request, signal), enrolment.enrol(request, signal)]);
   assert.deepEqual(both.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
@@ -108,7 +108,7 @@ test("rejects enrolments for an object with authorizedKeys, or without a reverse
   assert.equal(lab({ ssh: { reverse: { authorizedKeys: ["k"] } } }).enrolment.isValid("edge-1", token), false);
 });
 
-test("an enrolled machine is served once its host key is approved, or at once after an approved token", async () => {
+test("an enrolled machine is served once its host key is approved, or at once if its token was created with approval", async () => {
   const keysOf = async (options: Parameters<typeof lab>[0]) => {
     const { enrolment, object, secret } = lab(options);
     await enrolment.enrol(request, signal);
@@ -125,7 +125,7 @@ test("an enrolled machine is served once its host key is approved, or at once af
   assert.deepEqual(await keysOf(trusted), [["ssh-ed25519 MACHINE"], ["SHA256:OWN"]]);
 });
 
-test("a new token does not affect the machine that has enrolled before", async () => {
+test("a new token does not affect a machine that has already enrolled", async () => {
   const { enrolment, object, secret } = lab({ isApproved: true });
   await enrolment.enrol(request, signal);
   const before = secret();
@@ -134,7 +134,7 @@ test("a new token does not affect the machine that has enrolled before", async (
   assert.deepEqual(withEnrolledKeys(object, renewed).spec.ssh.reverse, { authorizedKeys: ["ssh-ed25519 MACHINE"] });
 });
 
-test("recognizes the Secret of an enrolment by its name", () => {
+test("recognizes an enrolment's Secret by its name", () => {
   assert.equal(nodeOfEnrolment(enrolmentSecretName("edge-1.north")), "edge-1.north");
   assert.equal(nodeOfEnrolment("edge-1-ssh"), undefined);
 });

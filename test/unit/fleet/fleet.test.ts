@@ -148,7 +148,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
   return { did, decoded, reported, send, until, listed: () => listed, now: () => clock.now(), stop, ended };
 }
 
-test("serves each object at its own port, which no other listener of the process uses", async (t) => {
+test("serves each object on a separate port that no other listener of the process uses", async (t) => {
   const { did, reported, until, listed } = start(t, [machine("a"), machine("b")]);
   await until(() => did.length === 2);
   assert.deepEqual(did.toSorted(), ["start a 10251", "start b 10252"]);
@@ -156,7 +156,7 @@ test("serves each object at its own port, which no other listener of the process
   assert.equal(listed(), 1);
 });
 
-test("adding an object to three hundred starts only its node; deleting one stops only its node and frees the port", async (t) => {
+test("with three hundred objects, adding one starts only its node; deleting one stops only its node and frees the port", async (t) => {
   const many = Array.from({ length: 300 }, (_, index) => machine(`m-${index}`));
   const { did, reported, send, until } = start(t, many);
   await until(() => did.length === 300);
@@ -175,7 +175,7 @@ test("adding an object to three hundred starts only its node; deleting one stops
   assert.equal(did[2], "start again 10251");
 });
 
-test("does not serve an object while its node is configured, or while it shows a node of a configuration", async (t) => {
+test("does not serve an object while a configuration has a node of its name, or while it represents such a node", async (t) => {
   const shown = machine("a", { static: { release: "r", provider: "ssh" } });
   const { did, send, until, listed } = start(t, [shown, machine("configured"), machine("b")]);
   await until(() => listed() === 1 && did.length > 0);
@@ -189,7 +189,7 @@ test("does not serve an object while its node is configured, or while it shows a
   assert.equal(did[2], "stop a");
 });
 
-test("an object that is deleted and created again under its name restarts its node", async (t) => {
+test("restarts the node of an object that is deleted and created again with the same name", async (t) => {
   const old = machine("a");
   const { did, send, until } = start(t, [old]);
   await until(() => did.length === 1);
@@ -199,7 +199,7 @@ test("an object that is deleted and created again under its name restarts its no
   assert.deepEqual(did, ["start a 10251", "stop a", "start a 10251"]);
 });
 
-test("a changed pool template restarts its members one after another; changed labels restart none", async (t) => {
+test("changing a pool's template restarts its members one after another; changing its labels restarts none", async (t) => {
   const poolOf = (template: GraftedNodePool["spec"]["template"]): GraftedNodePool => ({
     metadata: { name: "edge", namespace, uid: "pool" },
     spec: { ...(template && { template }), disruption: { maxUnavailable: 1 } },
@@ -226,7 +226,7 @@ test("a changed pool template restarts its members one after another; changed la
   assert.ok(second - first >= 10_000 && third - second >= 10_000, times.join());
 });
 
-test("changed statuses, and Secrets that are not logins, do not make a node read its specification again", async (t) => {
+test("a node does not reread its specification when a status changes, or a Secret that is not a login", async (t) => {
   const pool: GraftedNodePool = { metadata: { name: "edge", namespace, uid: "pool" }, spec: {} };
   const members = ["a", "b", "c"].map((name) => machine(name, { poolRef: { name: "edge" } }));
   const { did, decoded, send, until, now } = start(t, members, [pool]);

@@ -65,7 +65,7 @@ function start({
   return { clock, did, object, run };
 }
 
-test("Drain ends the pods, stops the node, cleans the machine, and then deletes the Node with graftlet's account", async () => {
+test("Drain terminates the pods, stops the node, cleans the machine, and then deletes the Node with graftlet's account", async () => {
   const { did, object, run } = start();
   assert.deepEqual(await run(object()), { left: true });
   assert.deepEqual(did, [
@@ -93,7 +93,7 @@ test("Release deletes only the Node, and Orphan deletes nothing", async () => {
   assert.deepEqual(orphaned.did, ["stop"]);
 });
 
-test("after drainTimeout and terminationGracePeriod, deletes the Node without waiting for the machine", async () => {
+test("after drainTimeout and terminationGracePeriod, deletes the Node without waiting any longer for the machine", async () => {
   const { clock, did, object, run } = start({ cleaned: false });
   const deleted = object({ drainTimeout: "1m", terminationGracePeriod: "10m" });
   await clock.advance(11 * 60_000 - 1);
@@ -115,7 +115,7 @@ test("with the force annotation, does not wait for the machine, and reports the 
   assert.ok(!did.includes("clean m"));
 });
 
-test("releases an object that was never served at once; waits if it can no longer be served", async () => {
+test("releases an object at once if it was never served, but waits if it can no longer be served", async () => {
   const never = start({ registered: false });
   assert.deepEqual(await never.run(never.object()), { left: true });
   assert.deepEqual(never.did, ["stop"]);

@@ -18,7 +18,7 @@ function place(t: { after(fn: () => void): void }) {
   return { directory: join(root, "edge-1", "0"), at: "spec.ssh" };
 }
 
-test("writes files of a login that only graftlet can read, and returns the provider's fields for them", async (t) => {
+test("writes a login to files that only graftlet can read, and returns their paths as fields of the provider", async (t) => {
   const where = place(t);
   const secret = secretWith({ "ssh-privatekey": "KEY", "ssh-passphrase": "word", known_hosts: "a b c", other: "x" });
   assert.deepEqual(await writeLogin(login, secret, where), {
@@ -31,7 +31,7 @@ test("writes files of a login that only graftlet can read, and returns the provi
   assert.equal(statSync(where.directory).mode & 0o777, 0o700);
 });
 
-test("writes a changed key again, leaves an unchanged file, and deletes one that the Secret no longer has", async (t) => {
+test("rewrites the file of a changed key, keeps unchanged files, and deletes files of keys removed from the Secret", async (t) => {
   const where = place(t);
   await writeLogin(login, secretWith({ "ssh-privatekey": "OLD", "ssh-passphrase": "w", known_hosts: "k" }), where);
   const inode = () => statSync(join(where.directory, "known_hosts")).ino;
@@ -44,7 +44,7 @@ test("writes a changed key again, leaves an unchanged file, and deletes one that
   assert.throws(() => readdirSync(where.directory), { code: "ENOENT" });
 });
 
-test("prefers a key to a password, and host keys of the specification to those of the Secret", async (t) => {
+test("prefers a key to a password, and host keys in the specification to those in the Secret", async (t) => {
   const where = place(t);
   const both = secretWith({ "ssh-privatekey": "KEY", "ssh-password": "word", known_hosts: "k" });
   assert.deepEqual(Object.keys(await writeLogin({ ...login, hostKeyFingerprints: ["SHA256:x"] }, both, where)), [
@@ -54,7 +54,7 @@ test("prefers a key to a password, and host keys of the specification to those o
   assert.deepEqual(Object.keys(password), ["passwordFile"]);
 });
 
-test("rejects a Secret that is missing, has no login, or is far too large, with a one-sentence error", async (t) => {
+test("rejects a Secret that is missing, has no login or is far too large, with an error of one sentence", async (t) => {
   const where = place(t);
   const refusal = async (secret: Parameters<typeof writeLogin>[1]) => {
     const error = await writeLogin(login, secret, where).catch((thrown: unknown) => thrown);

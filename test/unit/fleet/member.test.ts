@@ -200,7 +200,7 @@ test("publishes the Service and adds the finalizer before the node starts", asyn
   assert.equal(condition("Accepted")?.status, "True");
 });
 
-test("a change of the specification restarts the node; paused stops it; labels and time limits do neither", async (t) => {
+test("a changed specification restarts the node, paused stops it, and changed labels and time limits do neither", async (t) => {
   const { did, started, until, says, change, source } = start(t);
   await started();
   did.length = 0;
@@ -226,7 +226,7 @@ test("a change of the specification restarts the node; paused stops it; labels a
   await started();
 });
 
-test("a node restarts for a changed pool template in its turn, and for a change of its object at once", async (t) => {
+test("a node restarts in its turn if the pool's template changes, but at once if its own object changes", async (t) => {
   const { did, started, until, change, setTemplate, giveTurn, member } = start(t);
   await started();
   did.length = 0;
@@ -245,7 +245,7 @@ test("a node restarts for a changed pool template in its turn, and for a change 
   assert.deepEqual(did, ["stop", "start edge-1"]);
 });
 
-test("a node keeps running if its object overrides all fields of the template that changed", async (t) => {
+test("a node keeps running if its object overrides all changed fields of the template", async (t) => {
   const { did, started, until, setTemplate, member } = start(t);
   await started();
   did.length = 0;
@@ -255,7 +255,7 @@ test("a node keeps running if its object overrides all fields of the template th
   assert.deepEqual(did, []);
 });
 
-test("a node may run only on the machine in the status, or on an accepted replacement, which is tried at once", async (t) => {
+test("a node may run only on the machine recorded in its status, or on an accepted replacement, which is tried at once", async (t) => {
   const { did, started, until, change, setMachine, expectedMachine } = start(t);
   await started();
   assert.equal(expectedMachine(), undefined);
@@ -268,7 +268,7 @@ test("a node may run only on the machine in the status, or on an accepted replac
   assert.deepEqual([did, expectedMachine()], [["stop", "start edge-1"], "second"]);
 });
 
-test("a specification that cannot be served leaves the node running unchanged, and Accepted says why", async (t) => {
+test("if a changed specification cannot be served, the node keeps running unchanged, and Accepted says why", async (t) => {
   const { did, started, says, until, condition, change } = start(t);
   await started();
   did.length = 0;
@@ -281,7 +281,7 @@ test("a specification that cannot be served leaves the node running unchanged, a
   assert.deepEqual(did, ["stop", "start edge-1"]);
 });
 
-test("waits for a missing Secret, and starts when it is created", async (t) => {
+test("waits for a missing Secret, and starts once it is created", async (t) => {
   const { did, secrets, secret, started, says, member } = start(t, {
     ssh: { host: "machine", secretRef: { name: "later" } },
   });
@@ -365,7 +365,7 @@ test("stopping the process stops the node, and does not change the object", asyn
   assert.equal(written.filter(({ body }) => body.metadata?.finalizers).length, 1);
 });
 
-test("stopping the process in the middle of a step ends the member", async (t) => {
+test("stopping the process in the middle of a step ends the member's work", async (t) => {
   const { ended, stop } = start(t);
   await new Promise((resolve) => setTimeout(resolve, 1));
   stop.abort();

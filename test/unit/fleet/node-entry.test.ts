@@ -71,7 +71,7 @@ test("an object's fields override the defaults, and each jump host gets its own 
   });
 });
 
-test("a machine with a reverse tunnel has the object's name as its host, unless the object gives a host", () => {
+test("a machine with a reverse tunnel has the object's name as its host unless the object sets one", () => {
   const listener = { port: 2222, hostKeyFile: "/k/listener", authorizedKeysFile: "/k/0/authorized_keys" };
   const configOf = (ssh: GraftedNodeSpec["ssh"]) =>
     nodeEntry(objectWith({ ssh }), { ...input, reverse: listener })["providerConfig"] as Record<string, unknown>;

@@ -17,7 +17,7 @@ const member = (name: string, more: Partial<PoolMember> = {}): PoolMember => ({
 const active = (replicas: number | undefined, members: readonly PoolMember[]) =>
   [...activeMembers(pool(replicas === undefined ? {} : { replicas }), members)].toSorted();
 
-test("fields of an object override those of its pool, also within records; lists are replaced", () => {
+test("an object's fields override those of its pool, even within records; lists are replaced as a whole", () => {
   const object: GraftedNode = {
     metadata: { name: "edge-1", namespace: "graftlet", uid: "1" },
     spec: { ssh: { host: "a" }, labels: { site: "north" }, taints: [], kubeletConfiguration: { maxPods: 9 } },
@@ -40,13 +40,13 @@ test("fields of an object override those of its pool, also within records; lists
   assert.equal(withDefaults(object, pool({})), object);
 });
 
-test("all members are active unless there are more than replicas", () => {
+test("all members are active unless the pool has more members than replicas", () => {
   assert.deepEqual(active(undefined, [member("b"), member("a")]), ["a", "b"]);
   assert.deepEqual(active(5, [member("b"), member("a")]), ["a", "b"]);
   assert.deepEqual(active(0, [member("b"), member("a")]), []);
 });
 
-test("members that are nodes stay active; others join by name", () => {
+test("members that are already nodes stay active; others join in the order of their names", () => {
   const members = [member("a"), member("b", { isServed: true }), member("c"), member("d", { isServed: true })];
   assert.deepEqual(active(3, members), ["a", "b", "d"]);
 });

@@ -57,7 +57,7 @@ test("restarts the next node once the previous one has been Ready for ten second
   assert.equal(verdict.message, "1 of 3 nodes run with the template");
 });
 
-test("a restarted node that fails within ten seconds of becoming Ready keeps its turn", () => {
+test("a restarted node keeps its turn if it fails within ten seconds of becoming Ready", () => {
   const { advance, change, set } = pool(["a", "b"]);
   change("new");
   advance();
@@ -121,7 +121,7 @@ test("a corrected template starts the roll-out again, and restarts failed nodes 
   assert.deepEqual(advance().woken, ["b", "a"]);
 });
 
-test("a node keeps its turn while it is stopped; a member that is gone gives it up", () => {
+test("a node keeps its turn while it is stopped, but loses it when its member is gone", () => {
   const rollOut = createRollOut();
   const advance = (members: readonly RollOutMember[]) => {
     const { woken, isUnderWay } = rollOut.advance({ template: "new", disruption: { maxUnavailable: 1 }, members }, 0);

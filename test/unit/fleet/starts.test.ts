@@ -35,7 +35,7 @@ test("sixteen nodes start at once; the next one starts when one of them reports 
   assert.equal(started.length, 17);
 });
 
-test("nodes that are not Ready after five seconds no longer delay others", async () => {
+test("nodes that are not Ready after five seconds no longer delay the others", async () => {
   const { clock, started } = waiting(20);
   await clock.advance(4_000);
   assert.equal(started.length, 16);
@@ -43,13 +43,13 @@ test("nodes that are not Ready after five seconds no longer delay others", async
   assert.equal(started.length, 20);
 });
 
-test("an object that cannot be served does not count among the nodes that start", async () => {
+test("an object that cannot be served does not count as a starting node", async () => {
   const { clock, started } = waiting(40, false);
   await clock.advance(10);
   assert.equal(started.length, 40);
 });
 
-test("a node that is stopped while it waits does not start", async () => {
+test("a node that is stopped while it waits for its turn does not start", async () => {
   const { clock, started, ended, stop } = waiting(17);
   await clock.advance(10);
   stop.abort();

@@ -73,7 +73,7 @@ async function start(t: TestContext, existing: readonly GraftedNode[] = []) {
   };
 }
 
-test("shows each node of the configuration as an object that names no login", async (t) => {
+test("shows each node of the configuration as an object without a reference to a login", async (t) => {
   const { objects } = await start(t);
   const labels = { "graftlet.dev/static": "edge" };
   const shown = ({ metadata, spec }: GraftedNode) => [metadata.labels, metadata.ownerReferences, spec];
@@ -103,7 +103,7 @@ test("writes the node's conditions to the object's status when they change", asy
   assert.equal(conditions()?.[1], "Identified CertificateIssued");
 });
 
-test("creates an object again when it is deleted, at most once a second", async (t) => {
+test("recreates a deleted object, at most once a second", async (t) => {
   const { objects, calls, send, pass } = await start(t);
   const object = objects.get("edge-1");
   assert.ok(object);
@@ -137,7 +137,7 @@ test("deletes the object of a node that is no longer configured", async (t) => {
   assert.deepEqual(calls("delete", "edge-2")[0]?.body, { preconditions: { uid: "edge-2", resourceVersion: "7" } });
 });
 
-test("leaves to the fleet an object that a user has written to once its node is no longer configured", async (t) => {
+test("once its node is no longer configured, leaves an object that a user has modified to the fleet", async (t) => {
   const { calls } = await start(t, [leftover("edge-2", ["graftlet-static", "kubectl-client-side-apply"])]);
   assert.equal(calls("delete", "edge-2").length, 0);
   assert.deepEqual(calls("patch", "edge-2")[0]?.body, {
@@ -146,7 +146,7 @@ test("leaves to the fleet an object that a user has written to once its node is 
   });
 });
 
-test("does not keep the deleted object of a configured node that the fleet served before", async (t) => {
+test("removes the finalizer from the deleted object of a configured node that the fleet served before", async (t) => {
   const { objects, calls, send } = await start(t);
   const object = objects.get("edge-1");
   assert.ok(object);

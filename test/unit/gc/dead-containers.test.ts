@@ -38,7 +38,7 @@ test("keeps the newest dead containers of each name, up to the limit", () => {
   assert.deepEqual(goners(all, { perContainer: -1 }), []);
 });
 
-test("beyond the node's limit each name keeps an equal share of at least one, then the oldest are removed", () => {
+test("above the node's limit, keeps an equal share of at least one for each name, then removes the oldest", () => {
   const all = ["a/c:1", "a/c:2", "a/c:3", "b/c:4", "b/c:5", "c/c:6"];
   assert.deepEqual(goners(all, { perContainer: -1, all: 6 }), []);
   assert.deepEqual(goners(all, { perContainer: -1, all: 4 }), ["a/c:3", "a/c:2", "b/c:5"]);
@@ -46,12 +46,12 @@ test("beyond the node's limit each name keeps an equal share of at least one, th
   assert.deepEqual(goners(all, { all: 0 }).length, all.length);
 });
 
-test("containers younger than the minimum age are kept and do not count", () => {
+test("keeps containers younger than the minimum age, and does not count them", () => {
   const all = ["a/c:10", "a/c:20", "a/c:30"];
   assert.deepEqual(goners(all, { minAgeMs: 15_000 }), ["a/c:30"]);
   assert.deepEqual(goners(all, { minAgeMs: 60_000, perContainer: 0 }), []);
 });
 
-test("removes all dead containers of finished pods regardless of limits", () => {
+test("removes all dead containers of terminated pods regardless of limits", () => {
   assert.deepEqual(goners(["a/c:1", "a/c:2", "a/d:1*", "b/c:1"], { perContainer: 5 }, ["a"]), ["a/c:2", "a/c:1"]);
 });

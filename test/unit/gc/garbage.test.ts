@@ -66,7 +66,7 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
 
 const c = aContainer("c");
 
-test("every minute removes dead containers except the newest of a name, with logs, rotated logs and links", async () => {
+test("every minute, removes dead containers except the newest of each name, with their logs, rotated logs and links", async () => {
   const [first, second, last] = [0, 1, 2].map((attempt) =>
     aStatus(c, exited, { logPath: `/pods/ns_p_uid-1/c/${attempt}.log` }),
   );
@@ -100,7 +100,7 @@ test("every minute removes dead containers except the newest of a name, with log
   assert.deepEqual(deps.tracer.spans, [{ name: "Containers/GarbageCollect", parent: "none", added: {} }]);
 });
 
-test("collects nothing while the target is unreachable", async () => {
+test("collects no garbage while the target is unreachable", async () => {
   const dead = ["old", "new"].map((id) => aStatus(c, exited, { id }));
   const { clock, calls, target, garbage } = rig(observe([aSandbox()], dead));
   const stop = new AbortController();
@@ -115,7 +115,7 @@ test("collects nothing while the target is unreachable", async () => {
   await work;
 });
 
-test("every minute removes dangling log links, except those of live containers", async () => {
+test("every minute, removes dangling log links, except those of live containers", async () => {
   const alive = aStatus(c, running, { id: "alive" });
   const dead = aStatus(aContainer("d"), exited, { id: "dead" });
   const { clock, host, calls, garbage } = rig(observe([aSandbox()], [alive, dead]));
@@ -134,7 +134,7 @@ test("every minute removes dangling log links, except those of live containers",
   assert.deepEqual(host.files.tree("/links"), [`/links/p_ns_c-${alive.id}.log`]);
 });
 
-test("does not remove running and starting containers, whatever their age; removes old ones that never started", async () => {
+test("removes old containers that never started, but no running or starting containers, regardless of their age", async () => {
   const left = aStatus(c, created);
   const { clock, calls, garbage } = rig(
     observe([aSandbox()], [left, aStatus(c, running), aStatus(c, exited), aStatus(c, exited), aStatus(c, created)]),
@@ -148,7 +148,7 @@ test("does not remove running and starting containers, whatever their age; remov
   assert.equal(calls.length, 2);
 });
 
-test("removes old sandboxes that are not ready and have no container; keeps the newest", async () => {
+test("removes old sandboxes that are not ready and have no containers, but keeps the newest", async () => {
   const [used, spare, ready, newest] = [
     aSandbox({ state: notReady }),
     aSandbox({ state: notReady }),
@@ -165,7 +165,7 @@ test("removes old sandboxes that are not ready and have no container; keeps the 
   assert.deepEqual(calls, [`stop sandbox ${spare.id}`, `remove sandbox ${spare.id}`]);
 });
 
-test("removes all leftovers of a deleted pod: containers, sandboxes, logs of its UID only, dangling links", async () => {
+test("removes all leftovers of a deleted pod: containers, sandboxes, dangling links, and only the logs with its UID", async () => {
   const sandbox = aSandbox();
   const status = aStatus(c, exited, { logPath: "/pods/ns_p_uid-1/c/0.log" });
   const { host, calls, runtime, garbage } = rig(observe([sandbox], [status]));
@@ -185,7 +185,7 @@ test("removes all leftovers of a deleted pod: containers, sandboxes, logs of its
   );
 });
 
-test("a container that cannot be removed does not block others and is retried", async () => {
+test("a container that cannot be removed does not block the others and is retried", async () => {
   const [old, newer, newest] = [aStatus(c, exited), aStatus(c, exited), aStatus(c, exited)];
   const { clock, calls, runtime, events, garbage } = rig(observe([aSandbox()], [old, newer, newest]));
   const remove = runtime.removeContainer;
@@ -215,7 +215,7 @@ test("emits a node event each time the runtime does not answer", async () => {
   assert.deepEqual(events.lines, [line, line]);
 });
 
-test("removes all containers, sandboxes and logs of an evicted pod once it has ended", async () => {
+test("removes all containers, sandboxes and logs of an evicted pod once it has terminated", async () => {
   const sandbox = aSandbox({ state: notReady });
   const status = aStatus(c, exited, { logPath: "/pods/ns_p_uid-1/c/0.log" });
   for (const phase of ["terminating", "finished"] as const) {
@@ -232,7 +232,7 @@ test("removes all containers, sandboxes and logs of an evicted pod once it has e
   }
 });
 
-test("keeps the newest containers of a pod that ended by itself until the node needs the space", async () => {
+test("keeps the newest containers of a pod that terminated by itself until the node needs the space", async () => {
   const status = aStatus(c, exited);
   const { clock, calls, garbage } = rig(observe([aSandbox({ state: notReady })], [status]), { phase: "finished" });
   const stop = new AbortController();
@@ -246,7 +246,7 @@ test("keeps the newest containers of a pod that ended by itself until the node n
   assert.equal(calls.length, 3);
 });
 
-test("stops a container in unknown state before removing it, with its pod's grace period", async () => {
+test("before removing a container in unknown state, stops it with its pod's grace period", async () => {
   const unknown = aStatus(c, ContainerState.CONTAINER_UNKNOWN, {
     annotations: { "io.kubernetes.pod.terminationGracePeriod": "7" },
   });
@@ -256,7 +256,7 @@ test("stops a container in unknown state before removing it, with its pod's grac
   assert.deepEqual(calls, [`stop ${unknown.id} 7`, `remove ${unknown.id}`]);
 });
 
-test("removes logs of unknown pods only once all sources have reported, and never on a shared runtime", async () => {
+test("removes logs of unknown pods only after all pod sources have reported, and never on a shared runtime", async () => {
   const rounds: readonly (readonly [Partial<ContainerCollectionDeps>, boolean])[] = [
     [{}, false],
     [{ allSourcesReady: () => false }, true],

@@ -87,7 +87,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
   return { clock, events, removed, reasons, store, used, mounted, space, runtime, images, tracer, during };
 }
 
-test("at the high threshold removes images down to the low one, by last use, then by first detection", async () => {
+test("above the high threshold, removes images down to the low one, by last use and then by first detection", async () => {
   const { clock, store, used, removed, reasons, space, events, tracer, during } = rig(["a", "b", "c"]);
   used.push("a", "b");
   const end = await during(0);
@@ -108,7 +108,7 @@ test("at the high threshold removes images down to the low one, by last use, the
   assert.deepEqual(new Set(tracer.spans.map(({ name }) => name)), new Set(["Images/GarbageCollect"]));
 });
 
-test("keeps used, mounted, pinned and young images; reports space that cannot be freed, from the second time as a failure", async () => {
+test("keeps used, mounted, pinned and young images; reports space that it cannot free, as a failure from the second time on", async () => {
   const { store, used, mounted, removed, space, events, during } = rig(["used", "mounted", "pinned!", "old", "older"]);
   used.push("used");
   mounted.push("mounted");
@@ -138,7 +138,7 @@ test("emits an event from the second consecutive failure on", async () => {
   assert.deepEqual(reasons, [free, free, "ImageGCFailed", free, "ImageGCFailed"]);
 });
 
-test("an image that cannot be removed does not block others, and the failure names the cause", async () => {
+test("an image that cannot be removed does not block the others, and the failure names the cause", async () => {
   const { runtime, removed, space, events, during } = rig(["a", "b", "c"], { minAgeMs: 0 });
   space.foreign = 65;
   const remove = runtime.removeImage;
@@ -155,7 +155,7 @@ test("an image that cannot be removed does not block others, and the failure nam
   ]);
 });
 
-test("removes images unused for longer than the maximum age once the agent has run that long, regardless of free space", async () => {
+test("once the agent has run for the maximum age, removes images unused for that long, regardless of free space", async () => {
   const { used, removed, reasons, during } = rig(["a", "b", "c"], { maxAgeMs: 6 * minute, highPercent: 100 });
   used.push("b");
   const end = await during(5 * minute);
@@ -166,7 +166,7 @@ test("removes images unused for longer than the maximum age once the agent has r
   assert.deepEqual(reasons, ["age", "age"]);
 });
 
-test("at 100 percent removes nothing and emits no event, but still detects images", async () => {
+test("with a threshold of 100 percent, removes nothing and emits no event, but still detects images", async () => {
   const { space, removed, events, images, during } = rig(["a", "pinned!"], { highPercent: 100 });
   space.foreign = 80;
   const end = await during(0);
@@ -177,7 +177,7 @@ test("at 100 percent removes nothing and emits no event, but still detects image
   assert.equal(await images.deleteUnusedImages(never), 0);
 });
 
-test("deleteUnusedImages removes all unused images except those first detected just now", async () => {
+test("deleteUnusedImages removes all unused images except those that it has only just detected", async () => {
   const { clock, used, removed, reasons, images } = rig(["a", "b", "c"]);
   used.push("b");
   assert.equal(await images.deleteUnusedImages(never), 0);
@@ -192,7 +192,7 @@ test("deleteUnusedImages removes all unused images except those first detected j
   );
 });
 
-test("reports an unknown file system and an image without ID as the kubelet does", async () => {
+test("reports a file system of unknown size and an image without ID as the kubelet does", async () => {
   const { space, store, events, during } = rig(["a"]);
   store.set("", Image.fromPartial({ id: "" }));
   space.capacityBytes = 0;
@@ -206,7 +206,7 @@ test("reports an unknown file system and an image without ID as the kubelet does
   assert.deepEqual(events.lines, [...both, ...both, failure]);
 });
 
-test("on a shared runtime removes only images whose names are all this node's, by name, and keeps those in use by others", async () => {
+test("on a shared runtime, removes by name only unused images of which this node owns every name", async () => {
   const own = new Set(["mine", "theirs-now", "mine-too"]);
   const { runtime, removed, space, events, during } = rig(
     ["foreign", "theirs-now", "mine", "mine-too"],

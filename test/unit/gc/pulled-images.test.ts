@@ -63,7 +63,7 @@ function rig() {
   return { host, names, name, image, hex, runtime, node, pull, settle, isOwn };
 }
 
-test("a pulled image is owned with all names that the pull added, also after a restart", async () => {
+test("after a pull, owns the image with all names that the pull added, even after a restart", async () => {
   const { node, pull, settle, isOwn, image, hex, host } = rig();
   const first = node();
   await pull(first, "app:1", "A");
@@ -76,7 +76,7 @@ test("a pulled image is owned with all names that the pull added, also after a r
   assert.deepEqual(host.files.tree("/root/graftlet"), ["/root/graftlet/images.json", "/root/graftlet/node.json"]);
 });
 
-test("an image that existed under a name of the pull, or has another name, is not owned", async () => {
+test("does not own an image that existed before under a name in the pull, or has another name", async () => {
   const { node, name, pull, settle, isOwn, hex } = rig();
   const ours = node();
   name("theirs:1", "A");
@@ -97,7 +97,7 @@ test("an image that existed under a name of the pull, or has another name, is no
   assert.equal(isOwn(ours, "D"), false, "somebody has given it a name");
 });
 
-test("a name that others moved to another image is no longer owned", async () => {
+test("no longer owns a name that others moved to another image", async () => {
   const { node, name, names, pull, settle, isOwn, hex } = rig();
   const ours = node();
   await pull(ours, "app:1", "A");
@@ -111,7 +111,7 @@ test("a name that others moved to another image is no longer owned", async () =>
   assert.equal(isOwn(ours, "A"), false, "gone and pulled again by others");
 });
 
-test("when a pull moves a tag, the new image is owned by tag and the old one by digest", async () => {
+test("when a pull moves a tag, owns the new image by tag and the old image by digest", async () => {
   const { node, pull, settle, isOwn } = rig();
   const ours = node();
   await pull(ours, "app:1", "A");
@@ -120,7 +120,7 @@ test("when a pull moves a tag, the new image is owned by tag and the old one by 
   assert.deepEqual([isOwn(ours, "A"), isOwn(ours, "B")], [true, true]);
 });
 
-test("owns the image of a pull interrupted by a restart; a pull that added no image leaves no record", async () => {
+test("owns an image whose pull was interrupted by a restart; keeps no record of a pull that added no image", async () => {
   const { node, name, pull, runtime, settle, isOwn, hex, host } = rig();
   const killed = node();
   const answer = runtime.pullImage;
@@ -144,7 +144,7 @@ test("owns the image of a pull interrupted by a restart; a pull that added no im
   });
 });
 
-test("an unwritable or unreadable record does not fail pulls; such images are not removed", async () => {
+test("if the record cannot be read or written, pulls still succeed, but their images are not removed", async () => {
   const { node, pull, settle, isOwn, host } = rig();
   host.files.onChange(() => {
     throw new CodedError("resource_exhausted", "no space left on device");

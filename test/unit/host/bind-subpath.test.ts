@@ -31,15 +31,15 @@ const cases: readonly (readonly [what: string, table: readonly string[], base: s
   ["a directory that the volume's mount hides", ["8:1 / /", "0:40 / /v", "8:1 /v/a /t"], "/v", false],
   ["a file system that is mounted in the volume", ["8:1 / /", "8:2 /data /v/a", "8:2 /data/b /t"], "/v", true],
   [
-    "another directory of a file system whose part is mounted in the volume",
+    "another directory of a file system that is partly mounted in the volume",
     ["8:1 / /", "8:2 /data /v/a", "8:2 /secret /t"],
     "/v",
     false,
   ],
   ["a directory outside, over an earlier mount of the volume", ["8:1 / /", "8:1 /v/a /t", "8:1 /etc /t"], "/v", false],
-  ["a device if the volume is the machine's root", ["8:1 / /", "0:5 / /dev", "0:5 /null /t"], "/", true],
-  ["a directory if the volume is a root that is part of a file system", ["8:1 /root /", "8:1 /root/etc /t"], "/", true],
-  ["a directory outside a root that is part of a file system", ["8:1 /root /", "8:1 /other /t"], "/", false],
+  ["a device below a volume that is the machine's root", ["8:1 / /", "0:5 / /dev", "0:5 /null /t"], "/", true],
+  ["a directory below a volume that is a root within a file system", ["8:1 /root /", "8:1 /root/etc /t"], "/", true],
+  ["a directory outside a volume that is a root within a file system", ["8:1 /root /", "8:1 /other /t"], "/", false],
   ["a directory with a blank in its name", ["8:1 / /", "8:1 /v\\040w/a\\040b /t"], "/v w", true],
 ];
 
@@ -61,7 +61,7 @@ function machineThatSays(...lines: readonly string[]) {
 
 const part = (name: string) => ({ base: "/v", below: name, target: `/pods/${name}` });
 
-test("unmounts a bind mount that leads outside its volume before returning; keeps the others", async () => {
+test("before returning, unmounts a bind mount that leads outside its volume, but keeps the others", async () => {
   const said = ["bound", "/v", "/pods/a", "bound", "/v", "/pods/b", ""];
   const host = machineThatSays(...said, "8:1 / /", "8:1 /v/a /pods/a", "8:1 /etc /pods/b");
   await host.fs.apply([

@@ -17,7 +17,7 @@ async function temporaryDirectory(t: TestContext): Promise<string> {
   return root;
 }
 
-test("the file API and the command report the same inode numbers; none for a missing directory", async (t) => {
+test("the file API and the command report the same inode numbers, and omit a missing directory", async (t) => {
   const root = await temporaryDirectory(t);
   const [one, two, none] = [join(root, "one"), join(root, "two"), join(root, "none")] as const;
   await mkdir(one);
@@ -27,7 +27,7 @@ test("the file API and the command report the same inode numbers; none for a mis
   assert.deepEqual(await inodes(far, [one, none, two], signal), looked);
 });
 
-test("a directory that was removed and re-created is a different one", async (t) => {
+test("detects by inode number that a directory was removed and re-created", async (t) => {
   const root = await temporaryDirectory(t);
   const path = join(root, "pod");
   await mkdir(path);

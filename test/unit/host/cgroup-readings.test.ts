@@ -34,7 +34,7 @@ function shellWith(files: Readonly<Record<string, string>>): Pick<Host, "run"> &
 
 const pod = "/kubepods/burstable/pod1";
 
-test("v1: reads a pod, its containers and its network with one command", async () => {
+test("v1: reads the usage of a pod, its containers and its network with one command", async () => {
   const main = `memory${pod}/${id("a")}`;
   using host = shellWith({
     [`memory${pod}/memory.usage_in_bytes`]: "5000000\n",
@@ -101,7 +101,7 @@ test("v1: reads a pod, its containers and its network with one command", async (
   assert.ok(proc.get("/proc/meminfo")?.includes("MemTotal"));
 });
 
-test("v2 with systemd: finds scopes by container ID, except conmon's", async () => {
+test("v2 with systemd: finds scopes by container ID, except those of conmon", async () => {
   const slice = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice";
   const scope = `${slice}/cri-containerd-${id("c")}.scope`;
   const pressure =
@@ -172,7 +172,7 @@ test("reports a machine whose cgroups cannot be read", async () => {
   await assert.rejects(readCgroups(endless, 1, [{ path: "/" }], signal), { code: "resource_exhausted" });
 });
 
-test("lists a network's interfaces, without loopback and veth devices", () => {
+test("lists a network's interfaces, except loopback and veth devices", () => {
   const table = `Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
     lo:    5       1    0    0    0     0          0         0     5       1    0    0    0     0       0          0

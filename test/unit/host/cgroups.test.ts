@@ -72,7 +72,7 @@ test("v2: creates one directory, converts shares to a weight, and writes a quota
   assert.deepEqual([weightOf(2), weightOf(1024), weightOf(262_144)], [1, 39, 10_000]);
 });
 
-test("removes depth first, directories only, and names a cgroup that still has processes", async () => {
+test("removes only directories, depth first, and reports the name of a cgroup that still has processes", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const cgroups = await openCgroups(host, 2, never);
   await cgroups.ensure("/kubepods/pod1/c1", {}, never);
@@ -91,7 +91,7 @@ test("removes depth first, directories only, and names a cgroup that still has p
   });
 });
 
-test("below a prepared cgroup creates a new one without checks, and falls back to checks on failure", async () => {
+test("creates a cgroup below a prepared one without checks, and falls back to checks on failure", async () => {
   const host = await withVersion1();
   const cgroups = await openCgroups(host, 1, never);
   await cgroups.ensure("/kubepods", {}, never);
@@ -118,7 +118,7 @@ test("below a prepared cgroup creates a new one without checks, and falls back t
   assert.equal(host.files.text("/sys/fs/cgroup/pids/kubepods/pod2/pids.max"), "42");
 });
 
-test("removes several cgroups with the runtime's leftovers, or in one command without leftovers", async () => {
+test("removes several cgroups in one command, or with their child cgroups if the runtime left any", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const cgroups = await openCgroups(host, 2, never);
   for (const path of ["/kubepods/pod1/c1/init", "/kubepods/burstable/pod1"]) await cgroups.ensure(path, {}, never);
@@ -146,7 +146,7 @@ test("v1 and v2: sets a CPU list, which child cgroups inherit", async () => {
   assert.equal(unified.files.text("/sys/fs/cgroup/kubepods/cpuset.cpus"), "0-1");
 });
 
-test("v1: ignores directories without a hierarchy, and uses a shared hierarchy under each controller's name", async () => {
+test("v1: ignores directories without a hierarchy, and uses a shared hierarchy for each of its controllers", async () => {
   const host = await withVersion1();
   const at = (name: string) => `/sys/fs/cgroup/${name}`;
   for (const name of ["hugetlb", "cpu,cpuacct"])
@@ -157,7 +157,7 @@ test("v1: ignores directories without a hierarchy, and uses a shared hierarchy u
   assert.ok(!host.files.tree("/sys/fs/cgroup").includes(at("hugetlb/kubepods")));
 });
 
-test("v1: ignores limits of controllers that are not mounted, and names the required ones", async () => {
+test("v1: ignores limits of controllers that are not mounted, and reports missing required controllers", async () => {
   const host = await withVersion1();
   for (const name of ["cpu,cpuacct", "cpuset"]) {
     await host.fs.apply([{ kind: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
@@ -172,7 +172,7 @@ test("v1: ignores limits of controllers that are not mounted, and names the requ
   assert.deepEqual(await unmountedControllers(host, never), ["memory"]);
 });
 
-test("validates a cgroup created by others: missing paths with v1, missing controllers with v2", async () => {
+test("validates a cgroup created by others: reports missing paths on v1, missing controllers on v2", async () => {
   const kube = { path: "/kube", name: '["kube"]' };
   const first = await withVersion1();
   const version1 = await openCgroups(first, 1, never);

@@ -13,7 +13,7 @@ function reading(maxLineBytes?: number, heard?: (line: string) => void) {
   return { ...program, lines, said };
 }
 
-test("emits whole lines however they are chunked, and returns standard error", async () => {
+test("emits whole lines regardless of how they are split into chunks, and returns standard error", async () => {
   const { stdout, lines, said, end } = reading();
   for (const byte of Buffer.from("one\n\nzwölf\nrest")) stdout.write(Buffer.from([byte]));
   end("  why\n");
@@ -32,7 +32,7 @@ test("fails on a line over the limit, and ends the command", async () => {
   assert.ok(stdout.destroyed);
 });
 
-test("keeps 4 KiB of standard error", async () => {
+test("keeps at most 4 KiB of standard error", async () => {
   const { process, said, end } = reading();
   const { stderr } = process as unknown as { readonly stderr: NodeJS.WritableStream };
   for (let n = 0; n < 100; n++) stderr.write("x".repeat(1_000));
@@ -40,7 +40,7 @@ test("keeps 4 KiB of standard error", async () => {
   assert.equal((await said).length, 4_096);
 });
 
-test("fails with the error that its listener throws", async () => {
+test("fails with the error thrown by its listener", async () => {
   const { stdout, said } = reading(undefined, () => {
     throw new Error("not understood");
   });

@@ -15,7 +15,7 @@ for (const [errno, text] of [
   ["EHOSTUNREACH", "connect: no route to host"],
   ["ENETUNREACH", "connect: network is unreachable"],
 ] as const)
-  test(`a dial that fails with ${errno} is reported in Go's words`, () => {
+  test(`reports a dial that fails with ${errno} in Go's words`, () => {
     assert.equal(dialFailure(failedDial(errno), "10.0.0.9", 80), `dial tcp 10.0.0.9:80: ${text}`);
     assert.equal(unixDialFailure(failedDial(errno), "/run/x.sock"), `dial unix /run/x.sock: ${text}`);
   });

@@ -60,7 +60,7 @@ function machine(files: Readonly<Record<string, string>> = {}): FakeHost {
   return host;
 }
 
-test("addresses: the default route's interface first, IPv4 before IPv6; no loopback, link-local or broadcast ones", async () => {
+test("addresses: lists the default route's interface first and IPv4 before IPv6, without loopback, link-local or broadcast ones", async () => {
   assert.equal(defaultInterface(route), "eth1");
   assert.deepEqual(localIPv4(trie), ["172.17.0.1", "192.168.0.12"]);
   assert.deepEqual(await targetAddresses(machine(), never), [
@@ -71,7 +71,7 @@ test("addresses: the default route's interface first, IPv4 before IPv6; no loopb
   ]);
 });
 
-test("addresses of one interface: the primary one first, if flagged as such", async () => {
+test("addresses of one interface: lists the primary address first if it is flagged as such", async () => {
   const virtual = `${trie}     |-- 192.168.0.5\n        /32 host LOCAL\n`.replace(
     "     |-- 192.168.0.12\n",
     "     |-- 192.168.0.10\n        /32 host LOCAL\n     |-- 192.168.0.12\n",
@@ -88,13 +88,13 @@ test("addresses of one interface: the primary one first, if flagged as such", as
   assert.deepEqual(await four(), ["192.168.0.12", "192.168.0.10", "192.168.0.5", "172.17.0.1"]);
 });
 
-test("addresses of a machine without IPv6 and without a default route", async () => {
+test("addresses: works without IPv6 and without a default route", async () => {
   const host = machine({ "/proc/net/route": "Iface\tDestination\n" });
   await host.fs.apply([{ kind: "remove", path: "/proc/net/if_inet6" }]);
   assert.deepEqual(await targetAddresses(host, never), ["172.17.0.1", "192.168.0.12"]);
 });
 
-test("reads facts from the target's files, in Kubernetes' units and Go's names", async () => {
+test("reads facts from the target's files, in Kubernetes' units and with Go's names for architecture and operating system", async () => {
   const host = machine({
     "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n",
     "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
@@ -124,7 +124,7 @@ test("reads facts from the target's files, in Kubernetes' units and Go's names",
   );
 });
 
-test("AppArmor counts as enabled if it is on and its profiles are readable", async () => {
+test("AppArmor counts as enabled if it is active and its profiles are readable", async () => {
   const appArmor = async (enabled: string, profiles: boolean) => {
     const host = machine({ "/sys/module/apparmor/parameters/enabled": enabled });
     if (profiles)
@@ -143,7 +143,7 @@ test("computes the boot time from the target's uptime and the local clock", asyn
   assert.equal(await readBootTime(machine(), clock, never), undefined);
 });
 
-test("usage: memory from the root cgroup minus inactive files, or from meminfo; processes from loadavg", async () => {
+test("usage: reads memory from the root cgroup minus inactive files, or from meminfo, and processes from loadavg", async () => {
   const v2 = machine({ "/sys/fs/cgroup/memory.stat": "anon 5000\nfile 900\nkernel 70\ninactive_file 600\n" });
   const unified = await readUsage(v2, never);
   assert.deepEqual(
@@ -164,7 +164,7 @@ test("usage: memory from the root cgroup minus inactive files, or from meminfo; 
   assert.deepEqual([usageBytes, workingSetBytes], [1000, 700]);
 });
 
-test("compares the facts that a Node reports; not swap, boot time and secondary addresses", async () => {
+test("compares the facts that a Node reports, but not swap, boot time or secondary addresses", async () => {
   const before = await readFacts(machine(), never);
   assert.deepEqual(changedFacts(before, await readFacts(machine(), never)), []);
   const grown = { ...before, memoryBytes: before.memoryBytes * 2, cpus: 64, hugepages: { "hugepages-2Mi": 4 } };

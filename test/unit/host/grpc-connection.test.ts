@@ -64,7 +64,7 @@ function answerVersion(stream: ServerHttp2Stream): void {
 const askVersion = (channel: ReturnType<typeof createGrpcChannel>) =>
   channel.call(RuntimeServiceService.version, VersionRequest.create(), never);
 
-test("concurrent callers share one connection; after a loss it is opened again", async (t) => {
+test("concurrent callers share one connection, which is reopened after a loss", async (t) => {
   const { path, listen, cut, dials, host } = await rig(t);
   await listen();
   const connection = createGrpcConnection({ host, clock }, path);
@@ -80,7 +80,7 @@ test("concurrent callers share one connection; after a loss it is opened again",
   assert.equal(dials.length, 2);
 });
 
-test("a caller that aborts leaves the connection attempt to the other callers", async (t) => {
+test("if one caller aborts, the connection attempt continues for the other callers", async (t) => {
   const { path, listen, dials, host } = await rig(t);
   await listen();
   const connection = createGrpcConnection({ host, clock }, path);
@@ -94,7 +94,7 @@ test("a caller that aborts leaves the connection attempt to the other callers", 
   assert.equal(dials.length, 1);
 });
 
-test("attempts on a missing socket fail in Go's words, a tenth of a second apart", async (t) => {
+test("connection attempts to a missing socket fail in Go's words, a tenth of a second apart", async (t) => {
   const { path, dials, host } = await rig(t);
   const connection = createGrpcConnection({ host, clock }, path);
   const began = clock.monotonic();
@@ -108,7 +108,7 @@ test("attempts on a missing socket fail in Go's words, a tenth of a second apart
   assert.ok(took >= 295, `took ${took} ms`);
 });
 
-test("closing ends the attempt in progress and all calls", async (t) => {
+test("closing ends the connection attempt in progress and all calls", async (t) => {
   const { path, listen, host } = await rig(t);
   await listen();
   const connecting = createGrpcConnection({ host, clock }, path);
@@ -137,7 +137,7 @@ for (const [kind, through] of [
     ["before the answer", Buffer.alloc(0)],
     ["within a message", Buffer.from([0, 0, 0, 1, 0, 1])],
   ] as const)
-    test(`${kind} that is lost ${when} fails the call at once; the next call connects again`, async (t) => {
+    test(`losing ${kind} ${when} fails the call at once; the next call connects again`, async (t) => {
       let calls = 0;
       const { path, listen, cut } = await rig(t, (stream) => {
         calls += 1;
@@ -154,7 +154,7 @@ for (const [kind, through] of [
       assert.equal(calls, 2);
     });
 
-test("a call that the server refused unprocessed is repeated once; one that it reset is not", async (t) => {
+test("repeats a call once if the server refused it unprocessed, but not if the server reset it", async (t) => {
   const refused = 7;
   const internal = 2;
   const resets = [refused, internal, refused, refused];

@@ -56,7 +56,7 @@ async function start() {
   };
 }
 
-test("a command that answers heartbeats has a valid lease, and is probed only at each heartbeat", async () => {
+test("while the command answers heartbeats, the lease is valid and needs no other probes", async () => {
   const { clock, held, state } = await start();
   for (let minutes = 0; minutes < 10; minutes++) {
     await clock.advance(60_000);
@@ -76,7 +76,7 @@ test("probes the command at once after this process was suspended", async () => 
   }
 });
 
-test("an answer to a heartbeat sent before the suspension does not renew the lease", async () => {
+test("the answer to a heartbeat that was sent before the suspension does not renew the lease", async () => {
   const t = await start();
   t.state.answers = false;
   await t.clock.advance(15_000);
@@ -101,7 +101,7 @@ test("answers without a heartbeat do not renew the lease", async () => {
   assert.equal(t.held.isVerified(), false);
 });
 
-test("waiters for the lease fail when the command has ended", async () => {
+test("waiting for the lease fails once the command has ended", async () => {
   const t = await start();
   t.state.answers = false;
   t.standStill(90_000);
@@ -112,7 +112,7 @@ test("waiters for the lease fail when the command has ended", async () => {
   assert.deepEqual([t.held.isVerified(), t.held.hasEnded()], [false, true]);
 });
 
-test("a command that misses heartbeats for its own timeout is killed and counts as ended", async () => {
+test("kills a command that misses heartbeats for its timeout, and treats it as ended", async () => {
   const t = await start();
   t.state.answers = false;
   await t.clock.advance(74_000);

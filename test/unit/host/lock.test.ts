@@ -39,7 +39,7 @@ test("a lock on this machine needs no helper process", async (t) => {
   assert.equal(held.isVerified(), true);
 });
 
-test("a lock on another machine outlives the signal that limited its acquisition", async (t) => {
+test("a lock on another machine outlives the signal that limited the time to acquire it", async (t) => {
   const { spawn } = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const attempt = new AbortController();
@@ -68,7 +68,7 @@ test("a lock on another machine is lost when its holder process dies", async (t)
   await using _next = await acquireLocks({ spawn }, [{ path }], never);
 });
 
-test("aborting the signal ends a holder that has not answered yet", async (t) => {
+test("aborting the signal ends a lock holder that has not answered yet", async (t) => {
   const { spawn } = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const attempt = new AbortController();
@@ -90,7 +90,7 @@ test("a lock file that cannot be opened is not reported as held by another agent
   assert.ok(refused instanceof Error && !refused.message.includes("another agent"), String(refused));
 });
 
-test("acquires several locks all or none, also on directories; shared locks have many holders", async (t) => {
+test("acquires either all of several locks or none, including on directories; shared locks have many holders", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const directory = dirname(path);
@@ -106,7 +106,7 @@ test("acquires several locks all or none, also on directories; shared locks have
   assert.equal(first.hasEnded(), true);
 });
 
-test("a holder releases its locks when heartbeats stop, and keeps them while heartbeats arrive", async (t) => {
+test("a holder keeps its locks while heartbeats arrive, and releases the locks when heartbeats stop", async (t) => {
   const clock = systemClock();
   const { spawn } = localHost({ clock });
   const host = { spawn };

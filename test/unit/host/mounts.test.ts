@@ -81,7 +81,7 @@ test("reads SELinux labels from mount or super options of the mount that holds a
   ]);
 });
 
-test("lists mounts below a directory in unmount order; excludes siblings with the same prefix", () => {
+test("lists mounts below a directory in unmount order, without siblings with the same prefix", () => {
   const below = mountsBelow(parseMounts(table), "/var/lib/kubelet/pods/u");
   assert.deepEqual(below, [
     "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/with blank",
@@ -123,7 +123,7 @@ test("retries without noswap when the kernel rejects it", async () => {
   assert.equal(host.commands.length, 2);
 });
 
-test("a failed mount is permission_denied only if the user may not mount at all", async () => {
+test("a failed mount has the code permission_denied only if the user may not mount at all", async () => {
   const host = await machine();
   host.program("mount", (_args, { stderr }) => {
     stderr.write("mount: nope\n");
@@ -137,7 +137,7 @@ test("a failed mount is permission_denied only if the user may not mount at all"
   await assert.rejects(mountTmpfs(host, "/m"), { code: "permission_denied" });
 });
 
-test("unmounting an unmounted path succeeds; a busy one fails with its path", async () => {
+test("unmounting succeeds for a path that is not mounted, and fails with the path if it is busy", async () => {
   const host = await machine();
   await unmount(host, "/m");
   await mountTmpfs(host, "/m");
@@ -192,7 +192,7 @@ test("reports a directory that cannot be shared", async () => {
   });
 });
 
-test("concurrent callers share one read of the mount table, started after their calls", async () => {
+test("concurrent callers share one read of the mount table that starts after their calls", async () => {
   const host = await machine();
   let reads = 0;
   const { fs } = host;

@@ -27,7 +27,7 @@ const read = (below: string, maxBytes = 100) =>
     String,
   );
 
-test("reads a file inside the tree, also through a link within it", async () => {
+test("reads a file inside the tree, even through a link within the tree", async () => {
   assert.deepEqual([await read("a/file"), await read("b/file")], ["inside", "inside"]);
 });
 

@@ -50,7 +50,7 @@ test("converts times for a target clock that is ahead or behind", async () => {
   }
 });
 
-test("notices a clock change within a minute", async () => {
+test("detects a clock change within a minute", async () => {
   await using t = start(0);
   await t.ready();
   t.state.offset = hour;
@@ -60,7 +60,7 @@ test("notices a clock change within a minute", async () => {
   assert.equal(t.ahead(), hour);
 });
 
-test("does not query an unreachable target; queries it as soon as it is back", async () => {
+test("does not query an unreachable target, but queries it as soon as it is reachable again", async () => {
   await using t = start(5);
   await t.ready();
   t.link.cut();
@@ -72,7 +72,7 @@ test("does not query an unreachable target; queries it as soon as it is back", a
   assert.equal(t.ahead(), hour);
 });
 
-test("a target that does not answer blocks nothing, and the last offset is kept", async () => {
+test("a target that does not answer blocks nothing, and the last offset stays in use", async () => {
   await using t = start(undefined);
   await t.ready();
   assert.equal(t.ahead(), 0);

@@ -202,7 +202,7 @@ const resizeConditions = ({ conditions = [] }: PodStatus) =>
     .map(({ type, reason = "" }) => `${type} ${reason}`.trim());
 const resourcesIn = ({ containerStatuses = [] }: PodStatus) => containerStatuses.map(({ resources }) => resources);
 
-test("shows the requested resources once the resize conditions are gone", async () => {
+test("the status shows the requested resources once the resize conditions are gone", async () => {
   const t = start(twoContainers());
   const node = t.run();
   await t.clock.advance(20_000);
@@ -245,7 +245,7 @@ test("restarts only the container whose resizePolicy requires it", async () => {
   await t.halt(node);
 });
 
-test("defers a resize that does not fit, also across a restart, and keeps the actuated resources", async () => {
+test("defers a resize that does not fit, even across a restart, and keeps the actuated resources", async () => {
   const t = start(twoContainers());
   const first = t.run();
   await t.clock.advance(20_000);
@@ -302,7 +302,7 @@ test("does not decrease a memory limit below the usage until the usage drops", a
   await t.halt(node);
 });
 
-test("applies pod-level resources to containers without their own, and reports them when actuated", async () => {
+test("applies pod-level resources to containers that set none, and reports them once actuated", async () => {
   const containers = [aContainer("a", { command: ["sleep", "infinity"], resources: { requests: { cpu: "10m" } } })];
   const t = start(aPod({ nodeName, containers, resources: has("100m", "64Mi") }));
   const node = t.run();
@@ -357,7 +357,7 @@ test("reports added limits and requests, and amounts below the runtime's precisi
   await t.halt(node);
 });
 
-test("starts a pod that is resized during its image pull with the new resources and cgroup limits", async () => {
+test("if a pod is resized while its image is pulled, starts it with the new resources and cgroup limits", async () => {
   const t = start(twoContainers());
   const go = t.runtime.hold("pullImage");
   const node = t.run();

@@ -7,7 +7,7 @@ import { run } from "../config/files.ts";
 const isolated: TargetNetwork = { isolated: true };
 const tunneled: TargetNetwork = { isolated: false, tunneled: true };
 
-test("registers a Node without DaemonSets if pods have their own network, or if that is unknown", () => {
+test("registers a Node that excludes DaemonSets if the pod network is isolated, tunneled or unknown", () => {
   const none = { "graftlet.dev/daemon-sets": "none" };
   const says = { ...none, "graftlet.dev/pod-network": "isolated" };
   assert.deepEqual([registeredAnnotations({ network: isolated }), registeredAnnotations(undefined)], [says, none]);
@@ -15,7 +15,7 @@ test("registers a Node without DaemonSets if pods have their own network, or if 
   assert.deepEqual([registeredAnnotations({}), registeredAnnotations({ network: { isolated: false } })], [{}, {}]);
 });
 
-test("creates iptables chains on its own machine unless refused, and on a remote one if asked", () => {
+test("creates iptables chains on its own machine unless disabled, and on a remote machine only if enabled", () => {
   const config = run([]).nodes[0];
   assert.ok(config);
   const link = { trouble: () => undefined, losses: () => 0, onChange: () => () => undefined };
@@ -30,7 +30,7 @@ test("creates iptables chains on its own machine unless refused, and on a remote
   ]);
 });
 
-test("refuses swap on its own machine unless allowed, and on a remote one if asked", () => {
+test("refuses swap on its own machine unless failSwapOn is false, and on a remote machine only if it is true", () => {
   const config = run([]).nodes[0];
   assert.ok(config);
   const link = { trouble: () => undefined, losses: () => 0, onChange: () => () => undefined };

@@ -163,7 +163,7 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
   return { clock, nodes, inUse, pods, said, done, fail, cleaning, life, run };
 }
 
-test("terminates pods with claims before the others, one of which may be their driver", async () => {
+test("terminates pods with ResourceClaims first, because one of the other pods may be their driver", async () => {
   const t = start([
     { name: "driver", node: "one", endsAfter: 1_000 },
     { name: "user", node: "one", claim: "data", endsAfter: 5_000 },
@@ -178,7 +178,7 @@ test("terminates pods with claims before the others, one of which may be their d
   assert.deepEqual(t.done.slice(0, 3), ["cordon one", "delete user", "delete driver"]);
 });
 
-test("waits for pods with claims for at most half of the timeout", async () => {
+test("waits at most half of the timeout for pods with ResourceClaims", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 1_000 },
     { name: "stuck", node: "one", claim: "data" },
@@ -199,7 +199,7 @@ test("clears volumesInUse before deleting the Node", async () => {
   assert.deepEqual([t.inUse.size, t.nodes.has("one")], [0, false]);
 });
 
-test("removes nodes in order: cordon, terminate pods, stop graftlet, clean targets, delete Nodes", async () => {
+test("removes nodes in this order: cordon, terminate pods, stop graftlet, clean targets, delete Nodes", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 5_000 },
     { name: "job", node: "one", endsAfter: 0 },
@@ -242,7 +242,7 @@ test("deletes no pods before all nodes are cordoned", async () => {
   assert.deepEqual(t.done.slice(0, 3), ["cordon one", "cordon two", "delete web"]);
 });
 
-test("deletes pods that appear late; reports pods that do not terminate in time and leaves them to the cleanup", async () => {
+test("deletes pods that appear late; leaves pods that do not terminate in time to the cleanup, and reports them", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 10_000 },
     { name: "stuck", node: "one" },
@@ -258,7 +258,7 @@ test("deletes pods that appear late; reports pods that do not terminate in time 
   assert.equal(t.done.at(-1), "forget stuck");
 });
 
-test("does not wait long for the pods of a node without a running graftlet", async () => {
+test("waits only briefly for the pods of a node without a running graftlet", async () => {
   const t = start([{ name: "web", node: "one" }]);
   t.nodes.set("one", "Unknown");
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
@@ -287,7 +287,7 @@ test("retries cleaning a target until graftlet has released it", async () => {
   assert.deepEqual(t.done, ["cordon one", "clean one", "delete node one"]);
 });
 
-test("an unreachable target is reported and keeps its Node; the other node is removed", async () => {
+test("reports an unreachable target and keeps its Node, but removes the other node", async () => {
   const t = start([{ name: "web", node: "one", endsAfter: 1_000 }]);
   t.cleaning.set("one", async () => {
     throw new CodedError("unavailable", "edge-1:22: no route to host");
@@ -304,7 +304,7 @@ test("an unreachable target is reported and keeps its Node; the other node is re
   assert.ok(t.done.includes("delete node two"));
 });
 
-test("does not clean a node whose pods cannot be deleted; if all fail, graftlet is not stopped", async () => {
+test("does not clean a node whose pods cannot be deleted, and does not stop graftlet if this fails on all nodes", async () => {
   const t = start([]);
   t.fail.set("patch /api/v1/nodes/one", forbidden);
   assert.deepEqual(await t.run(), ["one"]);
@@ -324,7 +324,7 @@ test("if graftlet cannot be stopped, no target is cleaned", async () => {
   assert.deepEqual(t.done, ["cordon one", "cordon two"]);
 });
 
-test("reports a graftlet Pod that does not terminate, and tries the targets", async () => {
+test("reports a graftlet Pod that does not terminate, and still tries to clean the targets", async () => {
   const t = start([{ name: "lost", node: "other", labels: "app=graftlet" }]);
   assert.deepEqual(await t.run(), []);
   assert.ok(
@@ -333,7 +333,7 @@ test("reports a graftlet Pod that does not terminate, and tries the targets", as
   );
 });
 
-test("interrupted at any step, a second run completes the removal", async () => {
+test("if a run is interrupted at any step, a second run completes the removal", async () => {
   const make = () =>
     start([
       { name: "web", node: "one", endsAfter: 1_000 },
@@ -355,7 +355,7 @@ test("interrupted at any step, a second run completes the removal", async () => 
     }
 });
 
-test("waits for an API server through a short outage, but not a long one", async () => {
+test("waits through a short outage of the API server, but not a long one", async () => {
   const t = start([]);
   const away = () => new CodedError("unavailable", "https://api:6443: connection refused");
   t.fail.set("list /api/v1/pods", away);

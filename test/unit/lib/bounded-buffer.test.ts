@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 
-test("keeps the first bytes of any sequence of chunks, and reports truncation", () => {
+test("keeps the first bytes of a sequence of chunks, and reports whether it truncated them", () => {
   const kept = new BoundedBuffer(5);
   assert.deepEqual(
     ["ab", "", "cd"].map((piece) => kept.add(Buffer.from(piece))),
@@ -17,7 +17,7 @@ test("keeps the first bytes of any sequence of chunks, and reports truncation", 
   assert.equal(kept.bytes().toString(), "next");
 });
 
-test("a million one-byte chunks cost no more than the bytes kept", () => {
+test("a million one-byte chunks use no more memory than the bytes that are kept", () => {
   const kept = new BoundedBuffer(2 ** 20);
   const block = Buffer.alloc(64 * 1024, "x");
   const before = process.memoryUsage().rss;
@@ -27,7 +27,7 @@ test("a million one-byte chunks cost no more than the bytes kept", () => {
   assert.ok(grown < 32, `${grown} MiB`);
 });
 
-test("the returned buffer uses at most twice its length of memory, and does not change later", () => {
+test("the returned buffer uses at most twice its length in memory, and does not change later", () => {
   const kept = new BoundedBuffer(2 ** 20);
   const taken = ["small", "x".repeat(3_000), "y".repeat(5_000), "end"].map((text) => {
     kept.add(Buffer.from(text));

@@ -111,7 +111,7 @@ test("decodes 10,000 plugin devices with their NUMA nodes", () => {
   assert.equal(decodeBounded(ListAndWatchResponse.decode, bytes, pluginLimits).devices.length, 10_000);
 });
 
-test("decodes 5,000 devices with long names without counting the names' bytes as entries", () => {
+test("decodes 5,000 devices with long names, without counting the bytes of the names as entries", () => {
   const devices = Array.from({ length: 5000 }, (_, index) => ({
     ID: `gpu-${"x".repeat(50)}-${index}`,
     health: "Healthy",
@@ -120,7 +120,7 @@ test("decodes 5,000 devices with long names without counting the names' bytes as
   assert.equal(decodeBounded(ListAndWatchResponse.decode, bytes, pluginLimits).devices.length, 5000);
 });
 
-test("charges the target's budget for decoded and for rejected messages", () => {
+test("charges decoded and rejected messages to the target's budget", () => {
   const spent: number[] = [];
   const budget = { spend: (bytes: number) => void spent.push(bytes), exceeded: () => undefined };
   const sum = () => spent.splice(0).reduce((all, one) => all + one, 0);

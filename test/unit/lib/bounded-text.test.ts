@@ -43,7 +43,7 @@ for (const text of ["", "{", '{"a', '"\\', "]]", "{}x", "nul"])
     assert.throws(() => parseBoundedJson(Buffer.from(text)), SyntaxError);
   });
 
-test("rejects a mount table of more than 100,000 lines before parsing it", () => {
+test("rejects a mount table with more than 100,000 lines before parsing it", () => {
   // A repeated string is flattened on first access, which must not be part of the measurement.
   const table = Buffer.from(full("a b c d e - f\n")).toString();
   const grown = grownBy(() =>
@@ -55,7 +55,7 @@ test("rejects a mount table of more than 100,000 lines before parsing it", () =>
   assert.ok(grown < 16, `the heap grew by ${grown} MiB`);
 });
 
-test("splits a table into lines and charges the target's budget for them", () => {
+test("splits a table into lines, and charges them to the target's budget", () => {
   const spent: number[] = [];
   const budget = { spend: (amount: number) => void spent.push(amount), exceeded: () => undefined };
   assert.deepEqual(boundedLines("a\nb\n", budget), ["a", "b", ""]);

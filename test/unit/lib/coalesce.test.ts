@@ -14,7 +14,7 @@ function gated() {
 
 const settle = () => new Promise(setImmediate);
 
-test("calls made during a run share one later run", async () => {
+test("calls made during a run share the next run", async () => {
   const { gates, call } = gated();
   const first = call();
   const [second, third] = [call(), call()];
@@ -30,7 +30,7 @@ test("calls made during a run share one later run", async () => {
   await second;
 });
 
-test("never runs twice at once, whatever the order of calls", async () => {
+test("never runs twice at the same time, regardless of the order of calls", async () => {
   let running = 0;
   let runs = 0;
   const call = coalesce(async () => {
@@ -49,7 +49,7 @@ test("never runs twice at once, whatever the order of calls", async () => {
   assert.ok(runs > 1 && runs <= 200);
 });
 
-test("a failed run rejects its own callers only; the next run still starts", async () => {
+test("a failed run rejects only its own callers, and the next run still starts", async () => {
   let runs = 0;
   const call = coalesce(async () => {
     runs += 1;

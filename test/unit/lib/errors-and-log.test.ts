@@ -22,7 +22,7 @@ import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { never } from "../../fakes/signals.ts";
 
-test("hasCode distinguishes codes; uncoded errors are unknown", () => {
+test("hasCode distinguishes codes; errors without a code count as unknown", () => {
   const error = new CodedError("not_found", "gone", { cause: new Error("ENOENT") });
   assert.equal(codeOf(error), "not_found");
   assert.equal(codeOf(new Error("x")), "unknown");
@@ -35,7 +35,7 @@ test("hasCode distinguishes codes; uncoded errors are unknown", () => {
   );
 });
 
-test("throwIfAborted throws the signal's coded reason, or else cancelled", () => {
+test("throwIfAborted throws the signal's reason if it has a code, otherwise an error with the code cancelled", () => {
   const deadline = new CodedError("deadline_exceeded", "late");
   assert.equal(abortError(AbortSignal.abort(deadline)), deadline);
   assert.throws(() => throwIfAborted(AbortSignal.abort()), { code: "cancelled" });
@@ -43,7 +43,7 @@ test("throwIfAborted throws the signal's coded reason, or else cancelled", () =>
   throwIfAborted(never);
 });
 
-test("redacts secrets, and logs the chain of causes of an error", () => {
+test("redacts secrets, and logs an error with its chain of causes", () => {
   const lines: string[] = [];
   const log = createLogger(5, { write: (line: string) => void lines.push(line) });
   const error = new CodedError("unavailable", "outer", { cause: new CodedError("not_found", "inner") });
@@ -57,7 +57,7 @@ test("redacts secrets, and logs the chain of causes of an error", () => {
   assert.deepEqual(err, { message: "outer", code: "unavailable", cause: { message: "inner", code: "not_found" } });
 });
 
-test("rate-limits repeated messages per node and logs how many were dropped; other lines are written", async () => {
+test("rate-limits repeated messages per node, logs how many were dropped, and writes all other lines", async () => {
   const lines: string[] = [];
   const clock = fakeClock();
   const root = createLogger(5, { write: (line: string) => void lines.push(line) }, () => createLineLimit(clock));
@@ -74,7 +74,7 @@ test("rate-limits repeated messages per node and logs how many were dropped; oth
   assert.deepEqual([n, leftOut], [1_000, 800]);
 });
 
-test("truncates long texts and lists in a log line, also in errors and their causes", () => {
+test("truncates long texts and lists in a log line, including those in errors and their causes", () => {
   const lines: string[] = [];
   const log = createLogger(0, { write: (line: string) => void lines.push(line) });
   const long = "x".repeat(1 << 20);
@@ -116,7 +116,7 @@ test("the verbosity selects the log level", () => {
   );
 });
 
-test("verbosity can change at run time, for child loggers too; suppressed lines are not formatted", () => {
+test("changes verbosity at run time, even for child loggers; does not format suppressed lines", () => {
   const lines: string[] = [];
   const verbosity = createVerbosity(0);
   const log = createLogger(verbosity, { write: (line: string) => void lines.push(line) }).child({ node: "a" });

@@ -33,7 +33,7 @@ function start(options: Partial<FairQueueOptions> = {}) {
   return { clock, ask, begun, refused, endOne };
 }
 
-test("serves clients in turn, however much one of them requests", async () => {
+test("serves clients in turn, regardless of how much one of them requests", async () => {
   const { clock, ask, begun, endOne } = start();
   for (const name of ["a1", "a2", "a3", "a4", "b1", "c1", "b2"]) ask(name);
   await clock.advance(0);
@@ -42,7 +42,7 @@ test("serves clients in turn, however much one of them requests", async () => {
   assert.deepEqual(begun, ["a1", "a2", "b1", "c1", "a3", "b2"]);
 });
 
-test("rejects work beyond the limit at once; a client with a long queue makes room for one without", async () => {
+test("rejects work beyond the limit at once, from the client with the longest queue", async () => {
   const { clock, ask, begun, refused, endOne } = start();
   for (const name of ["a0", "a1", "a2", "a3", "a4", "b1", "b2", "c1"]) ask(name);
   await clock.advance(0);
@@ -70,7 +70,7 @@ test("waiters that time out or abort leave the queue without running", async () 
   assert.deepEqual(begun, ["a1", "c1", "d1"]);
 });
 
-test("starts no more work than the rate allows", async () => {
+test("starts work no faster than the rate allows", async () => {
   let due = 0;
   const { clock, ask, begun } = start({ maxConcurrent: 9, nextDelayMs: () => due });
   due = 300;

@@ -9,13 +9,13 @@ function takeAll(shares: ReturnType<typeof createFairShares>, owner: string): re
   return taken;
 }
 
-test("a single owner gets half of the slots, and the next one gets half of the rest", () => {
+test("a single owner gets half of the slots, and the next owner half of the rest", () => {
   const shares = createFairShares(100);
   assert.deepEqual([takeAll(shares, "a").length, takeAll(shares, "b").length], [50, 25]);
   assert.ok(shares.acquire("c"), "a third owner gets a slot");
 });
 
-test("releasing a slot twice frees one slot", () => {
+test("releasing a slot twice frees only one slot", () => {
   const shares = createFairShares(4);
   const [first] = takeAll(shares, "a");
   first?.();
@@ -23,7 +23,7 @@ test("releasing a slot twice frees one slot", () => {
   assert.equal(takeAll(shares, "a").length, 1);
 });
 
-test("an outer limit applies to all inner ones, and its slots are returned", () => {
+test("an outer limit applies to all inner ones, and gets its slots back", () => {
   const outer = createFairShares(8);
   const one = createFairShares(100, () => outer.acquire("one"));
   const other = createFairShares(100, () => outer.acquire("other"));

@@ -13,7 +13,7 @@ const clock = { ...fakeClock(), sleep: () => Promise.resolve() };
 const came = async (news: Promise<void>, withinMs: number): Promise<boolean> =>
   Promise.race([news.then(() => true), sleep(withinMs, false)]);
 
-test("detects files that were written, replaced, or changed between waits; ignores their siblings", async () => {
+test("detects files that were written, replaced or changed between waits, and ignores their siblings", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-news-"));
   const at = (name: string): string => join(folder.path, name);
   await writeFile(at("ca.crt"), "one");

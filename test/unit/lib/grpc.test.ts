@@ -49,7 +49,7 @@ test("assembles a 4 MiB message in linear time", async () => {
   assert.ok(performance.now() - began < 2_000, `took ${performance.now() - began} ms`);
 });
 
-test("rejects a message over 4 MiB by its length prefix", async () => {
+test("rejects a message of more than 4 MiB by its length prefix", async () => {
   const prefix = Buffer.from([0, 0, 0x40, 0, 1]);
   await assert.rejects(messagesOf([prefix]), {
     code: "resource_exhausted",
@@ -61,7 +61,7 @@ for (const [where, bytes] of [
   ["prefix", framed("text").subarray(0, 3)],
   ["message", framed("text").subarray(0, 7)],
 ] as const)
-  test(`reports a response that ends within a ${where}, without a status`, async () => {
+  test(`reports a response without a status that ends within a ${where}`, async () => {
     await assert.rejects(messagesOf([bytes]), {
       message: "rpc error: code = Unavailable desc = error reading from server: EOF",
     });

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { endWhenIdle, joinStreams } from "../../../src/lib/join-streams.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("writes a chunk to the other side before its buffer is recycled", async () => {
+test("writes a chunk to the other stream before its buffer is recycled", async () => {
   const brought = Array.from({ length: 4 }, (_, index) => Buffer.alloc(32 * 1024, index + 1));
   const written: string[] = [];
   let given = 0;

@@ -17,7 +17,7 @@ test("writes klog's header, the quoted message and the fields", () => {
   assert.equal(rest, '"said \\"so\\"" node="a" pod="x/y" bytes=5 cause={"of":["it"]}\n');
 });
 
-test("uses klog's three severities and local time", () => {
+test("writes klog's three severities, and local time", () => {
   const { lines, log } = logged();
   for (const level of ["trace", "debug", "info", "warn", "error"] as const) log[level]({}, level);
   assert.equal(lines.map(([letter]) => letter).join(""), "IIIWE");

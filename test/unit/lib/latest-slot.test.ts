@@ -41,7 +41,7 @@ test("reports a failure and keeps running", async () => {
   assert.deepEqual(handled, [2]);
 });
 
-test("does not lose a value put at the very end of the previous run", async () => {
+test("does not lose a value that is put at the very end of the previous run", async () => {
   const handled: number[] = [];
   const box = new LatestSlot<number>(
     async (value) => {

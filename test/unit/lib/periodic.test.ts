@@ -55,7 +55,7 @@ test("logs a failed run and runs again after the interval", async () => {
   assert.deepEqual(t.lines, ["watch failed; retrying"]);
 });
 
-test("does not run while the target is unreachable; a run that loses it is aborted without a log line", async () => {
+test("does not run while the target is unreachable; a run that loses its target is aborted without a log line", async () => {
   const target = fakeTargetGate();
   const cut = async (signal: AbortSignal) => {
     await onAbort(signal);
@@ -85,7 +85,7 @@ test("a run aborted by shutdown is not logged as a failure", async () => {
   assert.deepEqual(lines, []);
 });
 
-test("an event ends the interval early, and is awaited in every interval", async () => {
+test("an event ends the interval early, in every interval", async () => {
   const asked: AbortSignal[] = [];
   let tell = () => {};
   const changed = (signal: AbortSignal) => {
@@ -105,7 +105,7 @@ test("an event ends the interval early, and is awaited in every interval", async
   );
 });
 
-test("a pause ends with its timer, its event or its signal, and leaves no timer", async () => {
+test("a pause ends when its timer fires, its event occurs or its signal aborts, and leaves no timer", async () => {
   const clock = fakeClock();
   const stop = new AbortController();
   const news = Promise.withResolvers<void>();

@@ -4,7 +4,7 @@ import { createBoundedMap } from "../../../src/lib/bounded-map.ts";
 import { createRateLimit } from "../../../src/lib/token-bucket.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("allows a burst, then a number of calls per second, in order", async () => {
+test("allows a burst, then a fixed number of calls per second, in order", async () => {
   const clock = fakeClock();
   const limit = createRateLimit(clock, { qps: 10, burst: 3 });
   const passed: number[] = [];
@@ -17,7 +17,7 @@ test("allows a burst, then a number of calls per second, in order", async () => 
   assert.deepEqual(passed, [0, 1, 2, 3, 4, 5]);
 });
 
-test("returns the token of a caller that stops waiting", async () => {
+test("gives back the token of a caller that stops waiting", async () => {
   const clock = fakeClock();
   const limit = createRateLimit(clock, { qps: 1, burst: 1 });
   await limit.wait();
@@ -31,7 +31,7 @@ test("returns the token of a caller that stops waiting", async () => {
   assert.equal(passed, true);
 });
 
-test("takes a token without waiting, or returns the time until one is available", async () => {
+test("takes a token without waiting, or returns the time until a token is available", async () => {
   const clock = fakeClock();
   const limit = createRateLimit(clock, { qps: 10, burst: 2 });
   assert.deepEqual([limit.take(), limit.take(), limit.take(), limit.take()], [0, 0, 100, 100]);

@@ -20,7 +20,7 @@ function held() {
   return { stream, end };
 }
 
-test("frees a large block once it has been written, whatever its offset in the packet", async () => {
+test("frees a large block once it has been written, regardless of its offset in the packet", async () => {
   const { stream, end } = held();
   const blocks = [Buffer.alloc(size), Buffer.from(new ArrayBuffer(size + 20), 10, size)];
   for (const block of blocks) assert.equal(stream.write(block), false);
@@ -37,7 +37,7 @@ test("frees a large block once it has been written, whatever its offset in the p
   assert.equal(blocks[1]?.length, 0);
 });
 
-test("does not free small blocks, slices of larger blocks, or blocks of Node's pool", async () => {
+test("does not free small blocks, slices of larger blocks, or blocks from Node's pool", async () => {
   const { stream, end } = held();
   const blocks = [Buffer.alloc(1_000), Buffer.alloc(2 * size).subarray(0, size), Buffer.from("pooled")];
   for (const block of blocks) stream.write(block);
@@ -48,14 +48,14 @@ test("does not free small blocks, slices of larger blocks, or blocks of Node's p
   );
 });
 
-test("a pooled buffer never counts as a large whole block", () => {
+test("a pooled buffer is never mistaken for a large block of its own", () => {
   for (let length = 16 * 1024; length < 2 * Buffer.poolSize; length += 509) {
     const { byteLength } = Buffer.allocUnsafe(length).buffer;
     assert.ok(byteLength === length || byteLength - length > 64, `${length} of ${byteLength}`);
   }
 });
 
-test("keeps a block that nearly fills memory shared with other connections", async () => {
+test("keeps a block that nearly fills a piece of memory shared with other connections", async () => {
   const around = 40;
   const secret = { pskCallback: () => Buffer.alloc(16, 1), ciphers: "PSK", maxVersion: "TLSv1.2" } as const;
   const listen = async (server: Server): Promise<number> => {

@@ -44,7 +44,7 @@ test("reloads a value periodically; after a failure retries sooner and keeps the
   await running;
 });
 
-test("resolves once a value is set", async () => {
+test("waits until a value is set", async () => {
   const listeners = new Set<() => void>();
   const state: { current?: string } = {};
   const value = {

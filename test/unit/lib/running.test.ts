@@ -20,7 +20,7 @@ function service(name: string, seen: string[], more: Partial<Runnable> = {}): Ru
   };
 }
 
-test("starts services in order once each is ready, and stops them in reverse", async () => {
+test("starts services in order, each once the previous one is ready, and stops them in reverse order", async () => {
   const seen: string[] = [];
   const ready = Promise.withResolvers<void>();
   const stop = new AbortController();
@@ -47,7 +47,7 @@ test("a group that is stopped before its start runs nothing", async () => {
   assert.deepEqual(seen, []);
 });
 
-test("singleFlight: concurrent callers of a key share a call; later ones start a new one", async () => {
+test("singleFlight: concurrent callers with the same key share a call; later callers start a new call", async () => {
   const flight = createSingleFlight<number>();
   let calls = 0;
   const call = async () => {
@@ -64,7 +64,7 @@ test("singleFlight: concurrent callers of a key share a call; later ones start a
   assert.equal(await flight("k", call), 4);
 });
 
-test("semaphore: runs at most n at once, in order, and releases on failure", async () => {
+test("semaphore: runs at most n tasks at once, in order, and frees the slot on failure", async () => {
   const turn = createSemaphore(2);
   let atOnce = 0;
   let most = 0;
@@ -104,7 +104,7 @@ test("a wait ends with the promise or the signal, whichever comes first, and rej
   await turnOver();
 });
 
-test("onceThenIdle does its work once, and undoes it when the service ends", async () => {
+test("onceThenIdle does its work once, and undoes it when the service stops", async () => {
   const seen: string[] = [];
   const stop = new AbortController();
   const running = onceThenIdle("link", () => {
@@ -118,7 +118,7 @@ test("onceThenIdle does its work once, and undoes it when the service ends", asy
   assert.deepEqual(seen, ["done", "undone"]);
 });
 
-test("failed work stops the service; work aborted by shutdown does not", async () => {
+test("failing work stops the service, but work aborted by the shutdown does not count as failed", async () => {
   const broken = onceThenIdle("broken", () => Promise.reject(new Error("broken")));
   await assert.rejects(broken.run(never), /broken/);
   const stop = new AbortController();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createSerialQueue } from "../../../src/lib/serial-queue.ts";
 
-test("handles items one at a time, and is not idle until the last is done", async () => {
+test("handles items one at a time, and is not idle until the last item is done", async () => {
   const inbox = createSerialQueue<{ readonly name: string }>();
   const stop = new AbortController();
   const said: string[] = [];

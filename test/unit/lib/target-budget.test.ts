@@ -10,7 +10,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 const mebibyte = 1024 * 1024;
 const exceeded = { code: "resource_exhausted", message: /^the target sends more data than graftlet accepts/ };
 
-test("lets a target decode 512 MiB at once, and 64 MiB a second", async () => {
+test("allows decoding 512 MiB from a target at once, and 64 MiB per second thereafter", async () => {
   const clock = fakeClock();
   const budget = createTargetBudget({ clock });
   budget.spend(512 * mebibyte);
@@ -21,7 +21,7 @@ test("lets a target decode 512 MiB at once, and 64 MiB a second", async () => {
   assert.equal(budget.exceeded(), undefined);
 });
 
-test("rejects a target over its budget for 30 seconds, and logs the reason once", async () => {
+test("rejects a target that exceeds its budget for 30 seconds, and logs the reason once", async () => {
   const clock = fakeClock();
   const told: string[] = [];
   const budget = createTargetBudget({ clock, onExceeded: (message) => void told.push(message) });
@@ -36,7 +36,7 @@ test("rejects a target over its budget for 30 seconds, and logs the reason once"
   budget.spend(512 * mebibyte);
 });
 
-test("relisting 500 pods and 5,000 images every second stays within the budget", async () => {
+test("relisting 500 pods and 5,000 images every second is within the budget", async () => {
   const clock = fakeClock();
   const budget = createTargetBudget({ clock });
   const map = (count: number) =>
@@ -78,7 +78,7 @@ test("relisting 500 pods and 5,000 images every second stays within the budget",
   assert.equal(budget.exceeded(), undefined, `a relist takes ${relist} bytes`);
 });
 
-test("ends a stream that exceeds the budget, and charges one that does not", async () => {
+test("ends a stream that exceeds the budget, and charges a stream that does not", async () => {
   const budget = createTargetBudget({ clock: fakeClock() });
   const stream = new PassThrough();
   const read: number[] = [];

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { throttle } from "../../../src/lib/throttle.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("makes the first call at once, and calls within the interval once at its end", async () => {
+test("makes the first call at once, and combines calls within the interval into one at its end", async () => {
   const clock = fakeClock();
   const calls: number[] = [];
   const call = throttle(() => calls.push(clock.monotonic()), 1000, clock);

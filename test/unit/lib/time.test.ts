@@ -24,7 +24,7 @@ test("the fake clock fires timers in order and settles promises in between", asy
   assert.equal(clock.pending, 0);
 });
 
-test("sleep rejects at once when its signal aborts, and leaves no timer", async () => {
+test("sleep rejects as soon as its signal aborts, and leaves no timer", async () => {
   const clock = fakeClock();
   const stop = new AbortController();
   const sleeping = clock.sleep(1000, stop.signal);
@@ -34,7 +34,7 @@ test("sleep rejects at once when its signal aborts, and leaves no timer", async 
   await assert.rejects(clock.sleep(1000, stop.signal), { code: "cancelled" });
 });
 
-test("within aborts with deadline_exceeded, or earlier with the caller's signal", async () => {
+test("within aborts with deadline_exceeded, or earlier if the caller's signal aborts", async () => {
   const clock = fakeClock();
   const deadline = clock.within(100);
   await clock.advance(99);
@@ -47,7 +47,7 @@ test("within aborts with deadline_exceeded, or earlier with the caller's signal"
   assert.equal(joined.aborted, true);
 });
 
-test("a deadline is extended by the time the process was stalled, so that pending input is handled first", async () => {
+test("extends a deadline by the time for which the process was stalled, so that pending input is handled first", async () => {
   const server = createServer((connection) => connection.end());
   await once(server.listen(0, "127.0.0.1"), "listening");
   const { port } = server.address() as AddressInfo;
@@ -113,7 +113,7 @@ test("the work queue keeps the earliest due time of a key, and returns each key 
   assert.equal(due.length, 2);
 });
 
-test("times are RFC 3339 in whole seconds", () => {
+test("formats times as RFC 3339 in whole seconds", () => {
   assert.equal(rfc3339(Date.UTC(2026, 6, 4, 1, 2, 3, 999)), "2026-07-04T01:02:03Z");
   assert.equal(rfc3339(0), "1970-01-01T00:00:00Z");
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { timed } from "../../../src/lib/timed.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("reports duration and failure of the work, and passes its result on", async () => {
+test("reports the duration and the failure of the work, and returns its result", async () => {
   const clock = fakeClock();
   const told: [number, boolean][] = [];
   const tell = (ms: number, failed: boolean) => told.push([ms, failed]);

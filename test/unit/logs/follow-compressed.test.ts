@@ -14,7 +14,7 @@ async function compress(path: string): Promise<void> {
   await rm(path);
 }
 
-test("reads every file in turn when several rotations behind, compressed ones too", async () => {
+test("if several rotations behind, reads every file in turn, even compressed ones", async () => {
   await using on = await disk();
   const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
   await writeFile(on.log, line("one"));
@@ -32,7 +32,7 @@ test("reads every file in turn when several rotations behind, compressed ones to
   assert.equal(on.openFiles(), 0);
 });
 
-test("recognizes the file it was reading after compression by its time, or by its name if rotated before", async () => {
+test("after compression, recognizes the file it was reading by its time, or by its name if already rotated", async () => {
   await using on = await disk();
   const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
   await writeFile(on.log, line("one"));
@@ -66,7 +66,7 @@ test("fails on a compressed file that is not gzip", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("resumes in a compressed file after the target was lost", async () => {
+test("resumes in a compressed file after the connection to the target was lost", async () => {
   await using on = await disk();
   const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
   await writeFile(on.log, line("one"));

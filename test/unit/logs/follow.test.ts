@@ -22,7 +22,7 @@ test("streams appended lines until the container is gone", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("survives rotation without losing lines of the old file", async () => {
+test("loses no lines of the old file when the log is rotated", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -40,7 +40,7 @@ test("survives rotation without losing lines of the old file", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("reads every file in turn when several rotations behind in a log that Docker rotates", async () => {
+test("if several rotations behind in a log that Docker rotates, reads every file in turn", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -55,7 +55,7 @@ test("reads every file in turn when several rotations behind in a log that Docke
   assert.equal(on.openFiles(), 0);
 });
 
-test("does not mistake a file that is rotated while being opened for another", async () => {
+test("does not confuse a file that is rotated while it is being opened with another file", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   let moved = false;
@@ -86,7 +86,7 @@ test("does not mistake a file that is rotated while being opened for another", a
   assert.equal(on.openFiles(), 0);
 });
 
-test("stays with the old file until the new one has lines and the old one stops growing", async () => {
+test("keeps reading the old file until the new one has lines and the old one stops growing", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -107,7 +107,7 @@ test("stays with the old file until the new one has lines and the old one stops 
   assert.equal(on.openFiles(), 0);
 });
 
-test("reads a truncated file from its start", async () => {
+test("rereads a truncated file from its start", async () => {
   await using on = await disk();
   await writeFile(on.log, line("a long first line"));
   const reading = following(on);
@@ -120,7 +120,7 @@ test("reads a truncated file from its start", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("an unreachable runtime does not end the stream; a removed container does", async () => {
+test("ends the stream if the container is removed, but not if the runtime is unreachable", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -132,7 +132,7 @@ test("an unreachable runtime does not end the stream; a removed container does",
   await ended(reading);
 });
 
-test("resumes at the same byte after the target was lost", async () => {
+test("resumes at the same byte after the connection to the target was lost", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const target = losable(on);
@@ -153,7 +153,7 @@ test("resumes at the same byte after the target was lost", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("reads files rotated while the target was lost before the new file", async () => {
+test("first reads files that were rotated while the target was unreachable, then the new file", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const target = losable(on);
@@ -170,7 +170,7 @@ test("reads files rotated while the target was lost before the new file", async 
   assert.equal(on.openFiles(), 0);
 });
 
-test("ends when the log is gone after the target's return", async () => {
+test("ends if the log is gone when the target comes back", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const target = losable(on);
@@ -184,7 +184,7 @@ test("ends when the log is gone after the target's return", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("fails on any other error of the runtime", async () => {
+test("fails on any other error from the runtime", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -192,7 +192,7 @@ test("fails on any other error of the runtime", async () => {
   await assert.rejects(ended(reading), { code: "permission_denied" });
 });
 
-test("with file watches reads and queries only on changes, and shows them at once", async () => {
+test("with file watches, reads and queries only on changes, and streams them at once", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   let tell = () => {};

@@ -65,7 +65,7 @@ async function read(on: Disk, options: Partial<LogOptions>, given = giving(lines
   return text();
 }
 
-test("reads from the runtime, with the requested limits, when the file is unreadable", async () => {
+test("if the file is unreadable, reads the log from the runtime, with the requested limits", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   assert.equal(await read(on, {}), "one\ntwo\nthree\n");
@@ -78,7 +78,7 @@ test("reads from the runtime, with the requested limits, when the file is unread
   );
 });
 
-test("requests only the wanted lines from the runtime, and stops when there are enough", async () => {
+test("requests only the needed lines from the runtime, and stops when it has enough", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   const given = giving(lines);
@@ -90,7 +90,7 @@ test("requests only the wanted lines from the runtime, and stops when there are 
   assert.equal(given.closed(), 1);
 });
 
-test("fails with the runtime's error, or the file's when the runtime has no such container", async () => {
+test("fails with the runtime's error, or with the file's error if the runtime has no such container", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   const broken = giving([...lines.slice(0, 1), new CodedError("unavailable", "daemon gone")]);
@@ -99,7 +99,7 @@ test("fails with the runtime's error, or the file's when the runtime has no such
   await assert.rejects(read(on, {}, unknown), { code: "permission_denied", message: /failed to open log file/ });
 });
 
-test("does not query the runtime when the file is readable, fails otherwise, or the runtime serves no logs", async () => {
+test("does not read from the runtime if the file is readable or fails for another reason, or the runtime serves no logs", async () => {
   await using on = await disk();
   await writeFile(on.log, "2026-01-01T00:00:01Z stdout F from the file\n");
   const given = giving(lines);
@@ -114,7 +114,7 @@ test("does not query the runtime when the file is readable, fails otherwise, or 
   await assert.rejects(denied, { code: "permission_denied" });
 });
 
-test("applies back-pressure to the runtime for a slow client, and ends its stream when the client leaves", async () => {
+test("applies back-pressure to the runtime if the client is slow, and ends the runtime's stream when the client leaves", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   const big = { ...lines[0], text: Buffer.alloc(100_000, "x") } as LogLine;
@@ -129,7 +129,7 @@ test("applies back-pressure to the runtime for a slow client, and ends its strea
   assert.equal(given.closed(), 1);
 });
 
-test("accepts logs in the runtime's own directories, queried once when needed", async () => {
+test("accepts logs in the runtime's own directories, for which it asks the runtime once and only when needed", async () => {
   await using on = await disk();
   await using elsewhere = await disk();
   await writeFile(elsewhere.log, "2026-01-01T00:00:01Z stdout F elsewhere\n");

@@ -40,7 +40,7 @@ const cri = [
   "",
 ].join("\n");
 
-test("reads CRI lines: text, nine-digit timestamps, joined partial lines", async () => {
+test("reads CRI lines with nine-digit timestamps, and joins partial lines", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on), "one\ntwo\nthree\nfour\n");
@@ -68,7 +68,7 @@ test("reads the lines of Docker's JSON log", async () => {
   assert.equal(await read(on, { stream: "Stderr", timestamps: true }), "2026-01-01T00:00:02.000000000Z half line\n");
 });
 
-test("since omits older lines, to the millisecond", async () => {
+test("since omits older lines, with millisecond precision", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on, { since: Date.UTC(2026, 0, 1, 0, 0, 2, 123) }), "two\nthree\nfour\n");
@@ -102,13 +102,13 @@ test("tailLines counts lines from the end of the file, across blocks", async () 
   assert.equal(await read(on, { tailLines: 7_000 }), expected);
 });
 
-test("shows a last line without newline unchanged; skips lines that do not parse", async () => {
+test("returns a last line without a newline unchanged, and skips lines that do not parse", async () => {
   await using on = await disk();
   await writeFile(on.log, "2026-01-01T00:00:01Z stdout F one\nnonsense\n2026-01-01T00:00:02Z stdout F tw");
   assert.equal(await read(on), "one\ntw");
 });
 
-test("fails on an unknown format; an empty file gives empty output", async () => {
+test("fails on an unknown format, and returns nothing for an empty file", async () => {
   await using on = await disk();
   await writeFile(on.log, "nonsense\n");
   await assert.rejects(read(on), /unsupported log format: "nonsense\\n"/);
@@ -133,7 +133,7 @@ test("reports a missing file with the kubelet's message", async () => {
   });
 });
 
-test("refuses links to anything but this container's log; does not open a FIFO", async () => {
+test("refuses links to anything except this container's log, and does not open a FIFO", async () => {
   await using on = await disk();
   await symlink("/etc/passwd", on.log);
   await assert.rejects(read(on), { code: "permission_denied" });
@@ -150,7 +150,7 @@ test("refuses links to anything but this container's log; does not open a FIFO",
   await assert.rejects(read(on, {}, join(on.directory, "2.log")), { code: "failed_precondition" });
 });
 
-test("applies back-pressure for a slow client, and stops reading when it leaves", async () => {
+test("applies back-pressure if the client is slow, and stops reading when it leaves", async () => {
   await using on = await disk();
   const line = `2026-01-01T00:00:01Z stdout F ${"x".repeat(1000)}\n`;
   await writeFile(on.log, line.repeat(10_000));

@@ -9,7 +9,7 @@ test("treats leftovers of interrupted rotations as garbage", () => {
   assert.deepEqual(planRotation(half, 10), { remove: [at(1, ".tmp"), at(2)], compress: [at(1), at(3)] });
 });
 
-test("removes the oldest files so that the total with the log and its rotated copy meets the limit", () => {
+test("removes the oldest files so that, with the log and its rotated copy, the number of files is within the limit", () => {
   const names = [at(3), at(1, ".gz"), at(2, ".gz")];
   assert.deepEqual(planRotation(names, 5), { remove: [], compress: [at(3)] });
   assert.deepEqual(planRotation(names, 4), { remove: [at(1, ".gz")], compress: [at(3)] });

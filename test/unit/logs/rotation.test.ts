@@ -101,7 +101,7 @@ async function rotatedBefore(log: string, ...suffixes: readonly string[]): Promi
     await writeFile(`${log}.20260101-00000${second}${suffix}`, `${second}`);
 }
 
-test("rotates a log that reached the limit, not a smaller one; reads all sizes at once", async () => {
+test("rotates a log that has reached the limit, but not a smaller one; reads all sizes at once", async () => {
   await using at = await world(["full", "small"]);
   await writeFile(at.log("full"), full);
   await writeFile(at.log("small"), full.slice(1));
@@ -114,7 +114,7 @@ test("rotates a log that reached the limit, not a smaller one; reads all sizes a
   assert.deepEqual(at.said, []);
 });
 
-test("reads sizes without commands on the local machine", async () => {
+test("reads sizes on the local machine without running commands", async () => {
   await using at = await world(["full", "small", "gone"], true);
   await writeFile(at.log("full"), full);
   await writeFile(at.log("small"), full.slice(1));
@@ -125,7 +125,7 @@ test("reads sizes without commands on the local machine", async () => {
   assert.equal(at.ran.filter((script) => script.includes("stat")).length, 0);
 });
 
-test("compresses older logs keeping their mode, and removes those over the limit and leftovers", async () => {
+test("compresses older logs and keeps their mode; removes leftovers and logs over the limit", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   await rotatedBefore(at.log(), ".gz", ".gz", "", ".tmp");
@@ -141,7 +141,7 @@ test("compresses older logs keeping their mode, and removes those over the limit
   assert.deepEqual([mode & 0o777, mtimeMs], [0o640, 1_000_000]);
 });
 
-test("undoes the rename when the runtime fails to reopen the log, unless a new log exists", async () => {
+test("undoes the rename if the runtime fails to reopen the log, unless a new log exists", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   at.state.fails = new CodedError("unknown", "no");
@@ -154,7 +154,7 @@ test("undoes the rename when the runtime fails to reopen the log, unless a new l
   assert.deepEqual(at.files().map(nameless), ["0.log", "0.log.TIME"]);
 });
 
-test("recovers from an interrupted rotation: reopens a missing log", async () => {
+test("recovers from an interrupted rotation by reopening a missing log", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   await rename(at.log(), `${at.log()}.20260101-000000`);
@@ -191,7 +191,7 @@ test("defers a second rotation within the same second", async () => {
   assert.ok(at.reopened.length < rounds, "no two rounds in one second");
 });
 
-test("a container that ends during rotation keeps its log's name, without a warning", async () => {
+test("if a container ends during the rotation, restores its log's name without a warning", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   at.state.begins = false;
@@ -203,7 +203,7 @@ test("a container that ends during rotation keeps its log's name, without a warn
   assert.deepEqual(at.said, []);
 });
 
-test("does not touch a log that is a link, and does not check it again", async () => {
+test("does not touch a log that is a symbolic link, and does not check it again", async () => {
   await using at = await world();
   const elsewhere = join(at.log(), "..", "elsewhere");
   await writeFile(elsewhere, full);
@@ -213,7 +213,7 @@ test("does not touch a log that is a link, and does not check it again", async (
   assert.deepEqual(at.reopened, []);
 });
 
-test("does not follow or compress a planted link next to the log", async () => {
+test("does not follow or compress a link planted next to the log", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   const secret = join(at.log(), "..", "..", "secret");
@@ -223,7 +223,7 @@ test("does not follow or compress a planted link next to the log", async () => {
   assert.equal(existsSync(`${at.log()}.20260101-000000.gz`), false);
 });
 
-test("keeps rotated logs uncompressed without gzip, and logs it once", async () => {
+test("without gzip, keeps rotated logs uncompressed, and logs that once", async () => {
   await using at = await world();
   const path = process.env["PATH"];
   const programs = await mkdtemp(join(tmpdir(), "graftlet-rotation-"));

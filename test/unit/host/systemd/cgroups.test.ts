@@ -22,7 +22,7 @@ async function start(options: Parameters<typeof fakeSystemd>[1] = {}, hasBus = t
   return { clock, host, systemd, cgroups, heard, read, [Symbol.asyncDispose]: () => cgroups[Symbol.asyncDispose]() };
 }
 
-test("starts a pod's slice below its parent with its limits; cgroup files have them as systemd rounds them", async () => {
+test("starts a pod's slice with its limits below its parent; the cgroup files show the limits as systemd rounds them", async () => {
   await using t = await start();
   assert.equal(t.systemd.connections(), 0, "no connection before the first pod");
   await t.cgroups.create(pod, limits, never);
@@ -51,7 +51,7 @@ test("starts a pod's slice below its parent with its limits; cgroup files have t
   ]);
 });
 
-test("sets limits of a running slice; does not restart existing ones", async () => {
+test("sets limits of a running slice, and does not restart existing slices", async () => {
   await using t = await start();
   for (const unit of ["kubepods.slice", "kubepods-burstable.slice", slice]) t.systemd.units.add(unit);
   await t.cgroups.ensure(pod, { memoryBytes: 1 << 21, cpus: "0-9" }, never);
@@ -67,7 +67,7 @@ test("sets limits of a running slice; does not restart existing ones", async () 
   assert.deepEqual(t.systemd.connections(), 1);
 });
 
-test("removal stops the slice and deletes the directories that systemd left; a missing slice is a success", async () => {
+test("removal stops the slice and deletes the directories that systemd left, and succeeds if the slice is missing", async () => {
   await using t = await start();
   await t.cgroups.create(pod, limits, never);
   await t.host.fs.apply([{ kind: "remove", path: `/sys/fs/cgroup${pod}`, recursive: true }]);
@@ -81,7 +81,7 @@ test("removal stops the slice and deletes the directories that systemd left; a m
   assert.ok(t.systemd.units.has(slice));
 });
 
-test("the next change restarts a slice that was stopped by others", async () => {
+test("the next change restarts a slice that others stopped", async () => {
   await using t = await start();
   await t.cgroups.create(pod, limits, never);
   t.systemd.units.delete(slice);
@@ -92,7 +92,7 @@ test("the next change restarts a slice that was stopped by others", async () => 
   assert.equal(t.read("pids.max"), "7");
 });
 
-test("resets and restarts a slice whose start fails; then fails with the job's result", async () => {
+test("resets and restarts a slice that fails to start, and if it fails again, reports the job's result", async () => {
   await using t = await start();
   t.systemd.results.push("failed");
   await t.cgroups.ensure("/kubepods.slice", {}, never);
@@ -107,7 +107,7 @@ test("resets and restarts a slice whose start fails; then fails with the job's r
   });
 });
 
-test("waits at most 30 seconds for a job, and not after the caller aborts", async () => {
+test("waits at most 30 seconds for a job, and stops waiting when the caller aborts", async () => {
   await using t = await start();
   t.systemd.results.push("never");
   const late = assert.rejects(t.cgroups.ensure("/kubepods.slice", {}, never), { code: "deadline_exceeded" });
@@ -123,7 +123,7 @@ test("waits at most 30 seconds for a job, and not after the caller aborts", asyn
   await given;
 });
 
-test("closes an idle connection; rejects calls in flight when it is lost, and reconnects for the next change", async () => {
+test("closes an idle connection; if a connection is lost, rejects calls in flight and reconnects for the next change", async () => {
   await using t = await start();
   await t.cgroups.ensure("/kubepods.slice", {}, never);
   assert.equal(t.systemd.connections(), 1);
@@ -208,7 +208,7 @@ test("treats a polkit password prompt as permission denied", async () => {
   });
 });
 
-test("reports which part of systemd a machine without it lacks", async () => {
+test("on a machine without systemd, reports what is missing", async () => {
   await using t = await start({}, false);
   await assert.rejects(t.cgroups.create(pod, limits, never), {
     code: "unavailable",

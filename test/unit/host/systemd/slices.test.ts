@@ -15,7 +15,7 @@ const told = (limits: CgroupLimits, cgroups: 1 | 2, systemd: number) =>
   ]);
 
 // Output of opencontainers/cgroups v0.0.6 for the kubelet's resources.
-describe("conversion of limits to slice properties", () => {
+describe("limits as slice properties", () => {
   const all = {
     memoryBytes: 1 << 26,
     cpuShares: 512,
@@ -92,13 +92,19 @@ describe("conversion of limits to slice properties", () => {
     ["a limit of 0 tasks to 1 task", { pids: 0 }, 2, 252, [["TasksMax", "t", 1n]]],
     ["a limit of -1 tasks to no limit", { pids: -1 }, 2, 252, [["TasksMax", "t", infinity]]],
     ["a memory limit of -1 to no limit", { memoryBytes: -1 }, 2, 252, [["MemoryMax", "t", infinity]]],
-    ["a limit on huge pages to nothing, as it is set in the cgroup's files", { hugepages: { "2MB": 0 } }, 2, 252, []],
+    [
+      "a limit on huge pages to nothing, because it is set in the cgroup's files",
+      { hugepages: { "2MB": 0 } },
+      2,
+      252,
+      [],
+    ],
     ["no limits to no properties", {}, 1, 252, []],
   ];
   for (const [of, limits, cgroups, systemd, expected] of cases)
     it(`converts ${of}`, () => assert.deepEqual(told(limits, cgroups, systemd), expected));
 
-  it("rounds the quota in files as systemd does", () => {
+  it("rounds the quota in cgroup files as systemd does", () => {
     const quota = (cpuQuotaUs: number, cpuPeriodUs?: number) =>
       roundedLimits({ cpuQuotaUs, ...(cpuPeriodUs !== undefined && { cpuPeriodUs }) }).cpuQuotaUs;
     assert.deepEqual(
@@ -138,7 +144,7 @@ it("a new slice has a Wants dependency on its parent, enables accounting, and ha
   assert.ok(newSlice("a.slice", "-.slice", 1).some(({ name }) => name === "BlockIOAccounting"));
 });
 
-it("parses systemd versions of distributions", () => {
+it("parses the systemd versions of various distributions", () => {
   assert.deepEqual(["v245.4-1.fc32", "252.38-1~deb12u1", "245", "none"].map(versionOf), [245, 252, 245, 0]);
 });
 

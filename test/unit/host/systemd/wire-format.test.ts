@@ -37,7 +37,7 @@ function raw(signature: string, body: Buffer): Buffer {
   return Buffer.concat([header, Buffer.alloc((8 - (header.length % 8)) % 8), body]);
 }
 
-test("encodes calls that an independent implementation decodes", () => {
+test("encodes calls so that an independent implementation decodes them", () => {
   const properties: readonly (readonly [string, readonly [string, unknown]])[] = [
     ["Wants", ["as", ["-.slice", "é.slice"]]],
     ["CPUAccounting", ["b", true]],
@@ -66,7 +66,7 @@ test("encodes calls that an independent implementation decodes", () => {
   ]);
 });
 
-test("decodes messages of either byte order, however they are chunked", () => {
+test("decodes messages of either byte order, regardless of how they are split into chunks", () => {
   const bytes = Buffer.concat([signal("uoss", 1, "/job/1", "é.slice", "done"), signal("b", true), signal("")]);
   for (const size of [1, 7, 64, bytes.length]) {
     const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) =>
@@ -89,7 +89,7 @@ test("skips an oversized message and decodes the next", () => {
   assert.deepEqual(heard.map(valuesOf), [[true]]);
 });
 
-test("skips a message whose header it cannot decode, as any user of the target may send one", () => {
+test("skips a message whose header it cannot decode, because any user of the target may send one", () => {
   const twice = signal("");
   const fields = Buffer.concat([twice.subarray(16), twice.subarray(16)]);
   const doubled = Buffer.concat([twice.subarray(0, 16), fields]);
