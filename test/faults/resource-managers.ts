@@ -45,7 +45,7 @@ export const resourceManagers: readonly Fault[] = [
     mistake: always(condition("wholePod")),
     breaks: "Memory of init containers that have ended stays unused until their pod ends.",
     assertion:
-      '"memory of init containers is free for other pods once the containers after them start": Expected values to be strictly equal',
+      '"memory of init containers becomes available to other pods once the containers after them start": Expected values to be strictly equal',
     foundBy: [unit("memory-manager/manager")],
   },
   {

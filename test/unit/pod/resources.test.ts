@@ -113,7 +113,7 @@ describe("a pod's requests and limits", () => {
     const pod = aPod({ containers: main, initContainers: [sidecar, sized("i", { cpu: "350m" })] });
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "450m");
   });
-  it("a pod's request includes pod overhead on request", () => {
+  it("a pod's request includes pod overhead if the caller asks for it", () => {
     const pod = aPod({ containers: main, overhead: { cpu: "50m", memory: "8Mi" } });
     assert.equal(podRequests(pod, { overhead: true })["cpu"], "350m");
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");

@@ -13,7 +13,7 @@ import { provenanceOf } from "../../../tools/release/statements.ts";
 
 const digest = `sha256:${"a".repeat(64)}`;
 
-test("a signature covers one digest, by one key", () => {
+test("a signature is valid for one digest and one key only", () => {
   const key = newKey();
   const payload = signingPayload("ghcr.io/graftlet/graftlet", digest);
   const signature = signatureOf(payload, key);

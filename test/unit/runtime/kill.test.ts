@@ -180,7 +180,7 @@ test("a failed preStop hook is reported without its output, and the container st
   ]);
 });
 
-test("runs no hook without time for one", async () => {
+test("runs no hook if there is no time for it", async () => {
   const ran: unknown[] = [];
   const { deps } = rig({ run: async (what) => void ran.push(what) });
   const observed = observe([aSandbox()], [aStatus(preStop, running)]);
@@ -235,7 +235,7 @@ test("a sidecar does not wait for containers that are not running", async () => 
   assert.deepEqual(calls, ["0 s1 10", "stop sandbox box"]);
 });
 
-test("a shortened grace period during a hook interrupts the kill, to be retried", async () => {
+test("shortening the grace period during a hook interrupts the kill, which is then retried", async () => {
   const { calls, clock, deps } = rig();
   const stop = new AbortController();
   const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: 600 });

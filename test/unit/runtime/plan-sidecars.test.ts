@@ -56,7 +56,7 @@ describe("starts and restarts of sidecars", () => {
     const text = 'kill s1: Init container is in "unknown" state, try killing it before restart';
     assert.deepEqual(after(i1, lost, i2, s2, c), [text, ...inSandbox("start init s1")]);
   });
-  it("sidecars are replaced if their image changed, also with Never", () => {
+  it("sidecars are replaced if their image changed, even with restartPolicy Never", () => {
     const old = aStatus(sidecar("s2", { image: "busybox:1" }), running);
     const text = "kill s2: Init container s2 definition changed";
     assert.deepEqual(after(i1, s1, i2, old, c), [text, ...inSandbox("start init s2")]);
@@ -81,11 +81,11 @@ describe("sidecars and their probes", () => {
       failedProbe: (_name, id) => condemned[id],
     });
 
-  it("sidecars let the next one wait for their startup probe", () => {
+  it("sidecars make the next one wait for their startup probe", () => {
     assert.deepEqual(after([s1], []), []);
     assert.deepEqual(after([s1], [s1.id]), inSandbox("start init s2"));
   });
-  it("sidecars restart after a failed startup probe, and let nothing after them start", () => {
+  it("sidecars restart after a failed startup probe, and block the start of everything after them", () => {
     assert.deepEqual(after([s1], [], { [s1.id]: "startup" }), [
       "kill s1: Init container s1 failed startup probe (3 s)",
       ...inSandbox("start init s1"),

@@ -28,7 +28,7 @@ describe("planning a pod's sandbox", () => {
       "start c in it",
     ]);
   });
-  it("emits no SandboxChanged event if only containers are left of the pod", () => {
+  it("emits no SandboxChanged event if only containers of the pod are left", () => {
     assert.deepEqual(plan(aPod(), observe([], [aStatus(aContainer("c"), running)])), [
       "kill pod",
       "run sandbox 0",
@@ -147,7 +147,7 @@ describe("leftover containers of an earlier sandbox", () => {
   it("leftover containers do not let a sidecar start before the init containers ahead of it", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(side, exited)]), []);
   });
-  it("leftover containers do not let a main container start first because it was created and never started", () => {
+  it("leftover containers do not let a main container that was created but never started start early", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(aContainer("c"), created)]), []);
   });
   it("leftover containers are removed in a pass that has other steps", () => {

@@ -77,14 +77,14 @@ function rig(
   return { calls, events, go };
 }
 
-test("configures, creates and starts a container and links its log, with an event each", async () => {
+test("configures, creates and starts a container and links its log, with the kubelet's events", async () => {
   const { calls, events, go } = rig();
   await go();
   assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new", "started new"]);
   assert.deepEqual(events.lines, ["Normal Created Container created", "Normal Started Container started"]);
 });
 
-test("the pod's files are stable from the configuration until the runtime has answered, not during the hook", async () => {
+test("the pod's files do not change from the configuration until the runtime has answered, but may change during the hook", async () => {
   const { calls, go } = rig({
     container: aContainer("c", { lifecycle: { postStart: { exec: { command: ["true"] } } } }),
     async withStableFiles(uid, work) {
@@ -186,7 +186,7 @@ for (const [reason, over, runtime] of failures) {
   });
 }
 
-test("a start error names the container if the runtime rejected it, not if there was no answer", async () => {
+test("a start error names the container if the runtime rejected it, but not if the runtime did not answer", async () => {
   const refusal = async (cause: Error) => {
     const startContainer = async () => Promise.reject(cause);
     try {

@@ -36,7 +36,7 @@ test("parses a certificate once, and applies the TLS result per connection", asy
   assert.deepEqual(peers.identify(second), { kind: "refused" });
 });
 
-test("another certificate is another user; a certificate without a name has none", () => {
+test("a different certificate means a different user; a certificate without a name has no user", () => {
   const peers = createPeerCertificates(() => true, fakeClock(), handshakeMs);
   const sockets = [client("AA", { CN: "a" }), client("BB", { CN: "b" }), client("CC", { O: "c" })].map((one) =>
     one.connection(true),

@@ -38,7 +38,7 @@ test("runs a command itself for a runtime without a streaming server, until the 
   assert.deepEqual(runs, [[true, false]]);
 });
 
-test("execs in the newest running container of that pod and name", async (t) => {
+test("execs in the newest running container with the requested pod and name", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const filters: (ContainerFilter | undefined)[] = [];
   const ids: string[] = [];
@@ -83,7 +83,7 @@ test("attach uses the container's tty setting", async (t) => {
   ]);
 });
 
-test("port-forward uses the newest ready sandbox, and ports of the query only over WebSocket", async (t) => {
+test("port-forward uses the newest ready sandbox, and takes ports from the query only over WebSocket", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const forwarded: unknown[] = [];
   const filters: (PodSandboxFilter | undefined)[] = [];

@@ -91,7 +91,7 @@ test("removes a flow whose socket fails; the next datagram opens a new one", () 
   assert.equal(t.sockets.length, 2);
 });
 
-test("closes the oldest flow of a pod that has reached its share, and none of other pods", () => {
+test("closes the oldest flow of a pod that has reached its share, but no flow of other pods", () => {
   const t = setUp({ flows: 8 });
   t.send("10.88.0.3:1");
   for (let n = 0; n < 50; n += 1) t.send(`10.88.0.2:${5_000 + n}`);

@@ -78,7 +78,7 @@ test("reads a driver's volume stats once a minute", async () => {
   );
 });
 
-test("reports no capacity for a driver that fails or returns none; reports the others'", async () => {
+test("reports no capacity for a driver that fails or returns none, but still reports that of other drivers", async () => {
   const { said, space } = rig(new CodedError("unavailable", "away"), {});
   assert.deepEqual(await Promise.all(["/a", "/b"].map((path) => space(path, volume))), [undefined, undefined]);
   assert.match(said.join(""), /did not report the usage of a volume/);

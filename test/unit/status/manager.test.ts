@@ -53,7 +53,7 @@ const onItsWay = (podIP?: string): PodStatus => ({
   ],
 });
 
-test("a status of a pod that is only starting is merged with the next status, or written within a second", async () => {
+test("the status of a pod that is only starting is merged with the next status, or written within a second", async () => {
   const w = world();
   w.manager.set(aPod(), onItsWay());
   w.manager.set(aPod(), onItsWay("10.0.0.1"));

@@ -4,7 +4,7 @@ import type { Pod, PodStatus } from "../../../src/objects.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { nowText, withStatus, world } from "./world.ts";
 
-test("writes a static pod's status to its mirror pod, and keeps it without one", async () => {
+test("writes a static pod's status to its mirror pod, or keeps it while there is no mirror pod", async () => {
   const mirrorOf = (uid: string, status: PodStatus): Partial<Pod> =>
     withStatus(status, { uid, annotations: { "kubernetes.io/config.mirror": "h" } });
   const pod = aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } });

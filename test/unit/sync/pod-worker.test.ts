@@ -330,7 +330,7 @@ describe("passes and phases of a pod worker", () => {
     assert.deepEqual([...new Set(calls)], ["sync 2"]);
   });
 
-  it("repeats a pass that the loss of the target aborted as soon as the target is back", async () => {
+  it("repeats a pass aborted by the loss of the target as soon as the target is back", async () => {
     const target = fakeTargetGate();
     const seen: string[] = [];
     const { worker, later } = rig(

@@ -113,7 +113,7 @@ test("with scope pod all containers get their resources from the same NUMA node"
   assert.deepEqual(measured.slice(1), ["requested", "aligned pod", "requested", "unaligned pod", "failed"]);
 });
 
-test("restricted admits a request for several NUMA nodes, and best-effort one that has to be split", async (t) => {
+test("restricted admits a request that needs several NUMA nodes, and best-effort admits one that has to be split", async (t) => {
   const restricted = await nodeWith(t, { policy: "restricted" });
   assert.equal(await restricted.admit("large", asking("main", "6", 3)), undefined);
   assert.equal(restricted.plugin.calls.at(-1), "Allocate a,b,c");
@@ -170,7 +170,7 @@ test("without alignment the managers are asked container by container, and commi
 /** A container without resources of its own. */
 const sharing = (name: string): Container => ({ name, image: "i" });
 
-test("a pod with pod-level resources gets its CPUs from one NUMA node, and its containers share the ones that are not exclusive", async (t) => {
+test("a pod with pod-level resources gets its CPUs from one NUMA node, and its containers share those that are not exclusive", async (t) => {
   const { admit, shares } = await nodeWith(t, { scope: "pod" }, { cpu: "4", memory: "4Gi" });
   assert.equal(await admit("p", asking("own", "1"), sharing("a"), sharing("b")), undefined);
   const expected = { "": "4-7", own: "4", a: "5-7", b: "5-7" };

@@ -230,7 +230,7 @@ for (const [what, spec, why] of noDevice)
     assert.equal(await refused(bound(spec), data, withDevice), why);
   });
 
-test("a generic ephemeral volume rejects a claim of that name with another owner", async () => {
+test("a generic ephemeral volume rejects a claim with the expected name but another owner", async () => {
   const ephemeral: Volume = { name: "v", ephemeral: { volumeClaimTemplate: { spec: {} } } };
   const { metadata } = podWith([]);
   const name = `${metadata.name}-v`;

@@ -20,7 +20,7 @@ test("accepts only known pseudo-files, and no path that leads elsewhere", () => 
     assert.ok(!isKernelFile(path), path);
 });
 
-test("fails for a missing file, a directory and a file above the limit like HostFs.readFile", async () => {
+test("like HostFs.readFile, fails for a missing file, a directory and a file above the size limit", async () => {
   const { readFile } = localHost({ clock: systemClock() }).fs;
   await assert.rejects(readFile("/sys/fs/cgroup/none/memory.stat"), { code: "not_found" });
   await assert.rejects(readFile("/sys/fs/cgroup/"), { code: "failed_precondition" });

@@ -46,7 +46,7 @@ test("accepts a known key, reports other and revoked keys as a mismatch, and off
   });
 });
 
-test("reports HostKeyUnknown for a host that is not in the file, and without a file", async () => {
+test("reports HostKeyUnknown for a host that is not in the file, or if there is no file", async () => {
   await withFile("", async (path) => {
     const check = await hostKeyCheck({ kind: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     const refusal = check.refusal(one);
@@ -158,7 +158,7 @@ for (const [what, blob, refusal] of certificates)
     assert.match(why.message, refusal);
   });
 
-test("accepts the same certificate again after its expiry on the same connection, and no other expired one", async () => {
+test("accepts the same certificate again after it expires on the same connection, but no other expired certificate", async () => {
   let second = 99;
   await withFile(`@cert-authority *.example ${lineOf(authority)}`, async (file) => {
     const where = { host: "h.example", port: 22 };
