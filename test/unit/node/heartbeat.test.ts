@@ -125,7 +125,7 @@ test("writes the status on a change, again after half to one and a half interval
   assert.equal(t.patches(), 4);
 });
 
-test("checks a node that is not ready soon after a change, then less and less often", async () => {
+test("a node that is not ready is checked soon after a change, then less and less often", async () => {
   await using t = start();
   await t.clock.advance(20_000);
   t.setProblems("container runtime is down");

@@ -108,7 +108,7 @@ test("notifies a plugin that its type is unknown, and retries later", async (t) 
   assert.deepEqual(asked, []);
 });
 
-test("notifies a plugin why its handler rejected it", async (t) => {
+test("tells a plugin why its handler rejected it", async (t) => {
   const refuse = (why: string) => () => {
     throw new Error(why);
   };

@@ -135,7 +135,7 @@ describe("pod-level resources", () => {
       limits: { cpu: "2", memory: "4Gi", "hugepages-2Mi": "8Mi" },
     },
   });
-  it("pod-level resources override those of the containers for resources that support it", () => {
+  it("pod-level resources override the containers' for resource types that support it", () => {
     const { cpu, memory, ...rest } = podRequests(pod, { overhead: true });
     assert.deepEqual([cpu, memory, rest], ["1500m", "2560Mi", {}]);
     assert.equal(podLimits(pod, { overhead: true })["cpu"], "3");

@@ -108,7 +108,7 @@ test("ignores listeners on the kubelet's port that do not speak HTTP or do not r
   }
 });
 
-test("allows nodes that share their runtime to coexist, but not an exclusive one", async () => {
+test("allows nodes that share their runtime to coexist, but not with a node that uses it exclusively", async () => {
   const { host, deps } = machine();
   const says = (who: string) => `HTTP/1.1 200 OK\r\nServer: ${who}\r\nContent-Length: 2\r\n\r\nok`;
   const refused = { code: "failed_precondition", message: /RuntimeInUse/ };

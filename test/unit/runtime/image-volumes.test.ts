@@ -69,7 +69,7 @@ describe("image volumes", () => {
       "the node itself sets up the others alone",
     );
   });
-  it("image volumes are pulled according to their policies, for the pod", async () => {
+  it("image volumes are pulled according to their policies, on behalf of the pod", async () => {
     const { runtime, events, ensure } = setUp(aVolume("there", "one:1"), aVolume("new", "two"));
     const one = runtime.addImage("one:1");
     runtime.offerImage("two:latest");

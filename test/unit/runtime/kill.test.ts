@@ -148,7 +148,7 @@ const preStop = aContainer("c", { lifecycle: { preStop: hook } });
 const hookTimes: readonly (readonly [string, number, number, number])[] = [
   ["the container gets the rest of it", 3, 10, 7],
   ["the container gets at least two seconds", 9, 10, 2],
-  ["a hook that does not end is abandoned at its end", 3600, 10, 2],
+  ["a hook that does not end is abandoned when the period ends", 3600, 10, 2],
 ];
 for (const [what, takes, graceSeconds, left] of hookTimes) {
   test(`the preStop hook runs within the grace period: ${what}`, async () => {

@@ -51,7 +51,7 @@ test("until its RuntimeClass exists, a pod gets no sandbox, only the kubelet's e
   assert.deepEqual(await states(), [running("c")]);
 });
 
-test("init containers run one after another, then the others; a new sandbox starts over after everything of the old one is removed", async () => {
+test("init containers run one after another, then the others; a new sandbox starts over once everything of the old one has been removed", async () => {
   const { runtime, unlogged, see, pass, states } = rig();
   const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
   const end = async (name: string) =>

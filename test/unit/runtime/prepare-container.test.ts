@@ -307,7 +307,7 @@ describe("a container's configuration", () => {
       'secret "none" not found',
     ],
     [
-      "several references are missing, with the first one",
+      "several references are missing, naming the first one",
       { envFrom: [{ configMapRef: { name: "x" } }, { secretRef: { name: "y" } }] },
       'configmap "x" not found',
     ],

@@ -125,7 +125,7 @@ test("starts a container only once its hosts file is written, and reports a fail
   assert.deepEqual([calls.length, events.lines], [1, ["Warning Failed Error: disk full"]]);
 });
 
-test("counts image volumes with the outcome of their mounts", async () => {
+test("counts image volumes by the outcome of their mounts", async () => {
   const counts: string[] = [];
   const measures = {
     imageVolumes: (images: number, places: number, outcome: string) =>
@@ -176,7 +176,7 @@ const failures: readonly (readonly [string, Partial<StartDeps>, Partial<StartDep
   ["RunContainerError", {}, { startContainer: bad }],
 ];
 for (const [reason, over, runtime] of failures) {
-  test(`${reason} is shown in the status with the error's text, and by an event`, async () => {
+  test(`${reason} is reported in the status with the error's text, and by an event`, async () => {
     const { events, go } = rig(over, runtime);
     await assert.rejects(
       go(),

@@ -152,7 +152,7 @@ test("refuses invalid streaming requests in the kubelet's words", async (t) => {
   assert.deepEqual(await refused("/portForward/ns/p"), [500, 'pod not found ("p_ns")']);
 });
 
-test("keeps the meaning of the runtime's errors, and does not call it for a request without upgrade", async () => {
+test("keeps the meaning of the runtime's errors, and does not call the runtime for a request without an upgrade", async () => {
   const failing = (reason: Error) => runtimeOf({ ...running, exec: () => Promise.reject(reason) });
   const cases = [
     [new CodedError("not_found", "no such container"), 404, "NotFound desc = no such container"],
@@ -207,7 +207,7 @@ test("forwards a response other than 101 with its body, and reports a missing re
   for (const socket of forbidding.connections) if (!socket.destroyed) await once(socket.resume(), "close");
 });
 
-test("refuses an exec without upgrade", async (t) => {
+test("refuses an exec request without an upgrade", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   await using server = await start({
     pods: [pod],

@@ -70,8 +70,8 @@ for (const [why, line] of [
   });
 
 for (const [why, line] of [
-  ["without an end", "x".repeat(65)],
-  ["with an end", `${"x".repeat(65)}\n`],
+  ["without a newline", "x".repeat(65)],
+  ["with a newline", `${"x".repeat(65)}\n`],
 ] as const)
   test(`refuses a header line longer than 64 bytes: ${why}`, async (t) => {
     const { open, refused } = await setUp(t);

@@ -73,7 +73,7 @@ test("the status of a pod that is only starting is merged with the next status, 
   await slow.end();
 });
 
-test("an observed generation alone is merged with the next status; an error is written at once", async () => {
+test("a change of the observed generation alone is merged with the next status; an error is written at once", async () => {
   const w = world();
   const running = (observedGeneration: number): PodStatus => ({
     phase: "Running",

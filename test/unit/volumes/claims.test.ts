@@ -123,7 +123,7 @@ test("mounts a claim that is being deleted while it has the pvc-protection final
   assert.equal((await mounted(bench, [data])).get("v")?.hostPath, directoryOf("local-volume", "pv-data"));
 });
 
-test("mounts a claim without an event if its volume becomes readable a moment later", async () => {
+test("emits no event for a claim whose volume becomes readable a moment later, and mounts it", async () => {
   const bench = bound();
   bench.volumes.clear();
   const stage = bench.start();

@@ -116,9 +116,9 @@ function changed(blob: Buffer): Buffer {
 
 const certificates: readonly (readonly [what: string, blob: Buffer, refusal: RegExp | undefined])[] = [
   ["that is valid", certificateOf(key, authority), undefined],
-  ["of an RSA authority", certificateOf(key, rsaAuthority), undefined],
+  ["from an RSA authority", certificateOf(key, rsaAuthority), undefined],
   [
-    "of an RSA authority, with SHA-1",
+    "from an RSA authority, with SHA-1",
     certificateOf(key, rsaAuthority, { algorithm: "ssh-rsa" }),
     /signature is invalid/,
   ],
@@ -130,8 +130,8 @@ const certificates: readonly (readonly [what: string, blob: Buffer, refusal: Reg
     /it is for example, h/,
   ],
   ["without names", certificateOf(key, authority, { principals: [] }), /no name at all/],
-  ["of another authority", certificateOf(key, key), /is not trusted for this host/],
-  ["that is a user's", certificateOf(key, authority, { type: "user" }), /it is a user certificate/],
+  ["from another authority", certificateOf(key, key), /is not trusted for this host/],
+  ["that is a user certificate", certificateOf(key, authority, { type: "user" }), /it is a user certificate/],
   [
     "with a critical option",
     certificateOf(key, authority, { critical: ["force-command"] }),

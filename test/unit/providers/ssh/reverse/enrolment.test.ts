@@ -98,7 +98,7 @@ test("tells the machine in one sentence why it cannot enrol, without details of 
 for (const [what, username] of [
   ["another token", enrolmentUser("edge-1.north", "f".repeat(32))],
   ["the token of another node", enrolmentUser("edge-2", token)],
-  ["a token of the wrong form", `${user}0`],
+  ["a malformed token", `${user}0`],
 ] as const)
   test(`rejects a login with ${what}`, async (t) => {
     const { connect, requests } = await listener(t);
