@@ -165,7 +165,7 @@ export const faults: readonly Fault[] = [
     in: "writeAtomically",
     mistake: negate(operand("&&", "..", 1)),
     breaks: "A key that is removed from a ConfigMap leaves a dangling link in the volumes of running pods.",
-    assertion: '"writes nothing if nothing changed, also after a restart": Expected values to be strictly equal',
+    assertion: '"writes nothing if nothing changed, even after a restart": Expected values to be strictly equal',
     foundBy: [unit("volumes/atomic-writer")],
   },
   {

@@ -54,7 +54,7 @@ export const resourceManagers: readonly Fault[] = [
     mistake: never(condition("scope")),
     breaks: "With topologyManagerScope pod, the containers of a pod get resources of different NUMA nodes.",
     assertion:
-      '"with scope pod all containers get their resources from the same NUMA node": Expected values to be strictly deep-equal',
+      '"with scope pod, all containers get their resources from the same NUMA node": Expected values to be strictly deep-equal',
     foundBy: [unit("topology/manager")],
   },
   {

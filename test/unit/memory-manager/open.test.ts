@@ -52,7 +52,7 @@ test("restores the memory assignments from before a restart", async () => {
   assert.deepEqual(await open({}).opened, idle(4, 4));
 });
 
-test("policy None runs nothing on the target", async () => {
+test("with policy None, nothing runs on the target", async () => {
   const { opened, commands } = open({ policy: "None", reservedMemory: [] });
   assert.deepEqual([await opened, commands], [undefined, []]);
 });

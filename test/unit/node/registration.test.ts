@@ -113,7 +113,7 @@ for (const [why, status, reason] of [
   });
 }
 
-test("applies name and topology labels of the command line to an existing node", async () => {
+test("applies name and topology labels from the command line to an existing node", async () => {
   const shown = { ...labels, "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r" };
   const own = {
     "kubernetes.io/hostname": "other",

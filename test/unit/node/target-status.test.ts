@@ -191,7 +191,7 @@ test("does not query the runtime before its first answer", async () => {
   assert.deepEqual([status.images, status.nodeInfo?.containerRuntimeVersion, runtime.calls], [[], "", []]);
 });
 
-test("reports an unreadable target as a problem, and no pressures", async () => {
+test("reports an unreadable target as a problem, but no resource pressures", async () => {
   const { known, problems, target } = rig();
   known.now = { pressure: none, problem: "/proc/meminfo: not found" };
   problems.push("PLEG is not healthy");

@@ -253,7 +253,7 @@ describe("inspection of a pod", () => {
     assert.equal(asked("containerStatus"), 4);
   });
 
-  it("after an exit event reads the termination message concurrently with the runtime's status", async (t) => {
+  it("after an exit event, reads the termination message concurrently with the runtime's status", async (t) => {
     const reads: string[] = [];
     const { clock, runtime, seen } = rig(t, true, {
       writtenMessage: async ({ id }) => (reads.push(id), "out of coffee"),

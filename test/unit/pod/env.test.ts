@@ -261,7 +261,7 @@ describe("service variables", () => {
 });
 
 describe("environment references", () => {
-  it("environment references are listed once each, and optional only if all references are", () => {
+  it("each environment reference is listed once, as optional only if all its uses are optional", () => {
     const container = aContainer("c", {
       envFrom: [{ configMapRef: { name: "a", optional: true } }, { secretRef: { name: "s" } }],
       env: [

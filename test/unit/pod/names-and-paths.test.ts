@@ -28,7 +28,7 @@ describe("hostname of a pod", () => {
     const pod = aPod(asked);
     assert.equal(kernelHostname(pod, podHostname(pod, "cluster.local")), "");
   });
-  it("a pod's hostname is fully qualified only with setHostnameAsFQDN, and only if it fits", () => {
+  it("a pod's hostname is fully qualified only if setHostnameAsFQDN is set and the name fits", () => {
     const named = { hostname: "h", domain: "s.default.svc.cluster.local" };
     assert.equal(kernelHostname(aPod(), named), "h");
     assert.equal(kernelHostname(aPod({ setHostnameAsFQDN: true }), named), "h.s.default.svc.cluster.local");

@@ -267,7 +267,7 @@ async function linked(probe: Partial<Probe>) {
   };
 }
 
-test("while the target is unreachable nothing is probed and ready containers stay ready", async () => {
+test("while the target is unreachable, nothing is probed and ready containers stay ready", async () => {
   await using t = await linked({ failureThreshold: 1 });
   t.link.cut();
   t.state.answers = false;
@@ -311,7 +311,7 @@ test("a refused connection is a failure while the link is up", async () => {
   assert.deepEqual([ready(id), state.told], ["Failure", ["Unhealthy"]]);
 });
 
-test("after a reconnect probes start again, spread over a period, ignoring earlier failures", async () => {
+test("after a reconnect, probes start again, spread over a period, ignoring earlier failures", async () => {
   await using t = await linked({ failureThreshold: 2 });
   t.state.exitCode = 1;
   await t.clock.advance(10_000);

@@ -23,7 +23,7 @@ test("a signature is valid for one digest and one key only", () => {
   assert.equal(attachedTag(digest, "sig"), `sha256-${"a".repeat(64)}.sig`);
 });
 
-test("opens an attestation only with the right key and if it is unmodified", () => {
+test("opens an attestation only if the key is right and the attestation is unmodified", () => {
   const key = newKey();
   const source = { version: "0.1.0", revision: "c".repeat(40), date: 0, notes: "" };
   const statement = provenanceOf([{ name: "a", sha256: "a".repeat(64) }], source, "https://localhost/test");

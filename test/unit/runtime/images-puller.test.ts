@@ -301,7 +301,7 @@ describe("progress events of long pulls", () => {
     return { ...setUp({ images, clock }), clock };
   };
 
-  it("a long pull is reported after 30 s, then every minute, and not after its end", async () => {
+  it("a long pull is reported after 30 s, then every minute until it ends", async () => {
     const { clock, events, ensure } = slow(100_000, {
       bytes: 1_234_567,
       totalBytes: 2_600_000,
@@ -334,7 +334,7 @@ describe("progress events of long pulls", () => {
   });
 });
 
-test("counts each requested image with its outcome", async () => {
+test("counts requested images by outcome", async () => {
   const counted: string[] = [];
   const ensured = (...of: readonly unknown[]) => void counted.push(of.map(String).join(" "));
   const { ensure, runtime } = setUp({ measures: { ...unmeasured.pulls, ensured } });

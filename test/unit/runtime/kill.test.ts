@@ -75,7 +75,7 @@ test("a pod known only to the runtime gets events but runs no hook", async () =>
   );
 });
 
-test("stops running containers concurrently, then all sandboxes; leaves exited ones alone", async () => {
+test("stops running containers concurrently, then all sandboxes, and leaves exited containers alone", async () => {
   const { calls, events, runtime, deps } = rig();
   const [a, b, ended] = [
     aStatus(aContainer("a"), running),

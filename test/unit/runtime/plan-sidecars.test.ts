@@ -37,7 +37,7 @@ describe("starts and restarts of sidecars", () => {
     assert.deepEqual(after(i1, s1, i2, s2), inSandbox("start c"));
     assert.deepEqual(after(i1, s1, i2, s2, c), []);
   });
-  it("sidecars always restart, whatever the pod's policy, before and after the main containers end", () => {
+  it("sidecars always restart, regardless of the pod's policy, before and after the main containers end", () => {
     const over = aStatus(sidecar("s1"), exited);
     assert.deepEqual(after(i1, over), inSandbox("start init s1"));
     assert.deepEqual(after(i1, over, aStatus(aContainer("i2"), running)), inSandbox("start init s1"));
@@ -103,7 +103,7 @@ describe("ephemeral containers", () => {
   const pod = aPod({ ephemeralContainers: [aContainer("e1"), aContainer("e2")] });
   const c = aStatus(aContainer("c"), running);
   const started = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
-  it("ephemeral containers start once in an existing sandbox, whatever their exit code", () => {
+  it("ephemeral containers start once in an existing sandbox, regardless of their exit code", () => {
     assert.deepEqual(started(c), inSandbox("start ephemeral e1", "start ephemeral e2"));
     const failed = aStatus(aContainer("e1"), exited, { exitCode: 1 });
     assert.deepEqual(started(c, failed), inSandbox("start ephemeral e2"));

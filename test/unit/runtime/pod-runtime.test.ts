@@ -311,7 +311,7 @@ test("a pod that restarts all containers removes them one by one without running
   assert.equal((await see()).containers.length, 2);
 });
 
-test("during its postStart hook a container counts as starting, and later ones wait", async () => {
+test("while its postStart hook runs, a container counts as starting, and later containers wait", async () => {
   const ended = Promise.withResolvers<void>();
   const { starts, first, states } = rig({ hooks: { run: () => ended.promise } });
   const pod = aPod({

@@ -148,7 +148,7 @@ test("checkpoints each pod-level resource once it has been actuated", async () =
   assert.deepEqual(calls, ["pod has undefined/undefined 1Gi/1Gi", "pod has 2/2 1Gi/1Gi"]);
 });
 
-test("a runtime error ends the resize; earlier changes are checkpointed, later ones not made", async () => {
+test("a runtime error ends the resize; earlier changes are checkpointed, later changes are not made", async () => {
   const { calls, outcomes, resize } = rig(limits(30_000, 64 * Mi, 1), { limits: limits(40_000, 64 * Mi, 1) }, "id-b");
   const resizes = [
     change("a", has("300m", "32Mi"), has("100m", "32Mi")),
@@ -174,7 +174,7 @@ test("a memory limit below usage is rejected before anything changes, for pod an
   assert.deepEqual(calls, []);
 });
 
-test("a new limit counts as a decrease; unknown usage rejects it", async () => {
+test("a new limit counts as a decrease, and is rejected if the usage is unknown", async () => {
   const unlimited = { requests: { memory: "8Mi" }, limits: {} };
   const limited = { requests: { memory: "8Mi" }, limits: { memory: "16Mi" } };
   const { resize } = rig({}, { limits: {} });

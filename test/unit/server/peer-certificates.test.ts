@@ -49,7 +49,7 @@ test("a different certificate means a different user; a certificate without a na
   ]);
 });
 
-test("marks connections stale after a CA change, also those whose handshake began before it", async () => {
+test("marks connections stale after a CA change, including those whose handshake began before it", async () => {
   const clock = fakeClock();
   const peers = createPeerCertificates(() => true, clock, handshakeMs);
   const { connection } = client("AA", { CN: "a" });

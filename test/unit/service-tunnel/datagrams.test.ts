@@ -130,7 +130,7 @@ test("limits the bytes of replies", () => {
   assert.ok(t.answers.length > 400 && t.answers.length < 600, `${t.answers.length}`);
 });
 
-test("closes flows whose pod or destination is gone, and idle ones", async () => {
+test("closes idle flows, and flows whose pod or destination is gone", async () => {
   const t = setUp();
   t.allow(["10.88.0.2", "10.88.0.3"], [dns, "10.96.0.11:53"]);
   t.send("10.88.0.2:5000");

@@ -38,7 +38,7 @@ for (const [why, protocol, from, to] of [
 ] satisfies readonly (readonly [string, Protocol, string, string])[])
   test(`refuses ${why}`, () => assert.equal(aGate().admit(protocol, from, to), undefined));
 
-test("admits nothing before destinations are set, and no destination that was removed", () => {
+test("admits nothing before destinations are set, and nothing to a destination that was removed", () => {
   assert.equal(createTunnelGate().admit("tcp", "10.88.0.2:4000", "10.96.0.1:443"), undefined);
   const gate = aGate();
   gate.allow({ pods: ["10.88.0.2"], tcp: [], udp: [] });

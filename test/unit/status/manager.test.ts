@@ -10,7 +10,7 @@ import { unmeasured } from "../../fakes/measures.ts";
 import { nowText, quiet, withStatus, world } from "./world.ts";
 import { aColumn } from "../../fakes/state.ts";
 
-test("writes a status at once, and nothing if nothing changed", async () => {
+test("writes a changed status at once, but an unchanged status not at all", async () => {
   const w = world();
   const pod = aPod();
   w.manager.set(pod, { phase: "Running" });

@@ -215,7 +215,7 @@ test("absent, null and empty are equal", () => {
   });
 });
 
-test("statuses are compared independent of field order", () => {
+test("statuses are compared independently of field order", () => {
   const container = (state: object, more: object = {}) => ({
     containerStatuses: [aContainerStatus("c", { state, ...more })],
   });

@@ -41,7 +41,7 @@ test("reverts a final phase that others wrote to a mirror pod", async () => {
   await w.end();
 });
 
-test("a finished static pod deletes nothing, whatever happens to its mirror pod", async () => {
+test("a finished static pod deletes nothing, regardless of what happens to its mirror pod", async () => {
   const metadata = { uid: "m", deletionTimestamp: nowText, annotations: { "kubernetes.io/config.mirror": "h" } };
   const w = world(withStatus({ phase: "Succeeded" }, metadata), { now: false }, "h");
   w.manager.terminated(aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } }));

@@ -185,7 +185,7 @@ test("stops reading a client that sends pings without reading the replies", asyn
   client.socket.destroy();
 });
 
-test("after its GOAWAY a client opens no more streams, and open ones continue", async () => {
+test("after its GOAWAY, a client opens no more streams, but open streams continue", async () => {
   await using server = startServer();
   const client = await dialSpdy(
     server.portForward([], () => Promise.reject(new Error("no"))),

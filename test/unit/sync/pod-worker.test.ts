@@ -91,7 +91,7 @@ describe("passes and phases of a pod worker", () => {
     assert.deepEqual(seen, ["1", "3"]);
   });
 
-  it("measures passes by kind, failed ones included", async () => {
+  it("measures passes by kind, including failed ones", async () => {
     const { worker, measured } = rig({ terminated: () => Promise.reject(new Error("busy")) });
     worker.update(version("1"));
     await worker.idle();

@@ -328,7 +328,7 @@ test("decides on the resize of a running pod before its worker sees the new spec
   assert.deepEqual(calls, ["ask p", "update p"]);
 });
 
-test("admits a pod with its previous allocation against the effective resources of others; decides on its request afterwards", async (t) => {
+test("admits a pod with its previous allocation against the effective resources of other pods; decides on its request afterwards", async (t) => {
   const { calls, push, rigged } = resizing(t);
   rigged.asks = true;
   await push("ADD", named("p"), named("q"));

@@ -67,7 +67,7 @@ test("takes options from the containers that mount the volume; a container's opt
   assert.deepEqual(optionsOfVolume(pod, "v"), [{ level: "s0:c1", user: "u" }, { level: "s0:c2" }]);
 });
 
-test("metrics have the widest access mode of a volume", () => {
+test("metrics show the widest access mode of a volume", () => {
   const mode = (...accessModes: string[]) => shortAccessMode({ metadata: { name: "pv" }, spec: { accessModes } });
   assert.equal(mode("ReadWriteOnce", "ReadOnlyMany"), "ROX");
   assert.equal(mode("ReadWriteOncePod"), "RWOP");

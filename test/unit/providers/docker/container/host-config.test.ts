@@ -95,7 +95,7 @@ test("sets a negative OOM score only if the sandbox could have one", async () =>
   assert.equal(await score(1000n, 0), 1000);
 });
 
-test("sets exactly the listed masked and read-only paths, and none for a privileged container", async () => {
+test("sets exactly the listed masked and read-only paths, or none for a privileged container", async () => {
   const listed = await secured({ maskedPaths: ["/proc/kcore"], readonlyPaths: [] });
   assert.deepEqual([listed.MaskedPaths, listed.ReadonlyPaths], [["/proc/kcore"], []]);
   const privileged = await secured({ privileged: true, maskedPaths: ["/proc/kcore"] });

@@ -59,7 +59,7 @@ test("a container that failed to start has exited at its creation time, with Doc
   });
 });
 
-test("an exit unseen by the daemon is not before the start", () => {
+test("an exit that the daemon did not see is never dated before the start", () => {
   const { state, startedAt, finishedAt } = life({ ...ended, ExitCode: 255, FinishedAt: createdState.FinishedAt });
   assert.equal(state, ContainerState.CONTAINER_EXITED);
   assert.equal(finishedAt, startedAt);

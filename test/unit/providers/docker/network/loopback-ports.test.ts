@@ -71,7 +71,7 @@ function tables(host: FakeHost, lines: string[]): void {
 
 const commandsOf = (host: FakeHost) => host.commands.map(([program]) => program);
 
-test("sets one rule for each loopback host port of a running sandbox, and none for other ports", async () => {
+test("sets one rule for each loopback host port of a running sandbox, but none for other ports", async () => {
   const lines = [...theirs, rule("tcp", 7, "172.17.0.7:8080")];
   const list = [
     sandbox("running", "172.17.0.2", [

@@ -46,7 +46,7 @@ test("a pod without host namespaces gets its own hostname, ports and namespaces"
   assert.equal(HostConfig?.Privileged, undefined);
 });
 
-test("a pod in the host's namespaces has the host's name and no ports of its own", () => {
+test("a pod in the host's namespaces has the host's name and exposes no ports itself", () => {
   const { NODE } = NamespaceMode;
   const config = {
     portMappings: [{ protocol: Protocol.TCP, containerPort: 80, hostPort: 80, hostIp: "" }],
