@@ -68,7 +68,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   return { clock, known, runtime, told, problems, unhealthy, target, lines };
 }
 
-test("adds device plugin resources to the target's", async () => {
+test("adds device plugin resources to the target's resources", async () => {
   const { status } = await rig().target.desired(never);
   assert.deepEqual(status.capacity, { cpu: "1", "a.b/c": "2" });
   assert.deepEqual(status.allocatable, { cpu: "1", "a.b/c": "1" });

@@ -29,7 +29,7 @@ describe("starts and restarts of sidecars", () => {
   const s2 = aStatus(sidecar("s2"), running);
   const c = aStatus(aContainer("c"), running);
 
-  it("sidecars start in order, and the next one follows while they run", () => {
+  it("sidecars start in order, each as soon as the one before it runs", () => {
     assert.deepEqual(after(), inSandbox("start init i1"));
     assert.deepEqual(after(i1), inSandbox("start init s1"));
     assert.deepEqual(after(i1, s1), inSandbox("start init i2"));

@@ -124,7 +124,7 @@ test("a crash-looping container waits for its back-off, and the pass returns whe
   assert.deepEqual((await states()).at(-1), running("c", 2));
 });
 
-test("a changed container is replaced, the other keeps running", async () => {
+test("a changed container is replaced; the other container keeps running", async () => {
   const { runtime, events, see, pass, states } = rig();
   await pass(aPod({ containers: [aContainer("a"), aContainer("b")] }));
   const kept = (await see()).containers.find(({ labels }) => labels[containerNameLabel] === "b")?.id;

@@ -167,7 +167,7 @@ test("rejects mounts that Docker does not support", async () => {
   await refused({ hostPath: "/a:b", selinuxRelabel: true }, "invalid_argument");
 });
 
-test("limits log rotation by the kubelet's settings", async () => {
+test("configures log rotation with the kubelet's limits", async () => {
   assert.deepEqual((await hostConfig({})).LogConfig, {
     Type: "json-file",
     Config: { "max-size": "10485760", "max-file": "5" },

@@ -61,7 +61,7 @@ test("finds a single container by its full ID only", async () => {
   await assert.rejects(stats.podSandboxStats("c1", signal), { code: "not_found" });
 });
 
-test("a pod's stats include its containers'", async () => {
+test("a pod's stats include its containers' stats", async () => {
   await using engine = await fakeEngine(daemon);
   const pod = await dockerStats(engine.parts).podSandboxStats("s1", signal);
   assert.deepEqual(
