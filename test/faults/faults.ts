@@ -93,7 +93,7 @@ export const faults: readonly Fault[] = [
     mistake: always(condition("runs")),
     breaks: "kube-proxy and network plugins run on a machine that should have none, and rewrite its firewall rules.",
     assertion:
-      '"a new DaemonSet pod is a placeholder unless it is selected, or all are": Expected values to be strictly equal',
+      '"a new DaemonSet pod is a placeholder unless it, or every DaemonSet, is selected": Expected values to be strictly equal',
     foundBy: [
       unit("pod/daemon-sets"),
       integration("daemonsets", "excluded DaemonSets complete their rollouts with ready placeholders"),
@@ -140,7 +140,8 @@ export const faults: readonly Fault[] = [
     in: "statusPatch",
     mistake: drop(element("$patch")),
     breaks: "A pod with a new sandbox also shows its old address, to which clients fail to connect.",
-    assertion: '"the patch has changed fields, and nulls for removed ones": Expected values to be strictly deep-equal',
+    assertion:
+      '"the patch contains changed fields, and nulls for removed ones": Expected values to be strictly deep-equal',
     foundBy: [unit("status/merge")],
   },
   {
@@ -165,7 +166,7 @@ export const faults: readonly Fault[] = [
     in: "writeAtomically",
     mistake: negate(operand("&&", "..", 1)),
     breaks: "A key that is removed from a ConfigMap leaves a dangling link in the volumes of running pods.",
-    assertion: '"writes nothing if nothing changed, also after a restart": Expected values to be strictly equal',
+    assertion: '"writes nothing if nothing changed, even after a restart": Expected values to be strictly equal',
     foundBy: [unit("volumes/atomic-writer")],
   },
   {

@@ -17,7 +17,8 @@ export const hostile: readonly Fault[] = [
     in: "serveFeed.over",
     mistake: drop(call("stop")),
     breaks: "The page's server writes to the connection of a client that does not read after it was closed.",
-    assertion: '"closes a client that does not read after its maximum time": The expression evaluated to a falsy value',
+    assertion:
+      '"disconnects a client that does not read within the maximum time": The expression evaluated to a falsy value',
     foundBy: [unit("page/stream")],
   },
   {

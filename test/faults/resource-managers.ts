@@ -45,7 +45,7 @@ export const resourceManagers: readonly Fault[] = [
     mistake: always(condition("wholePod")),
     breaks: "Memory of init containers that have ended stays unused until their pod ends.",
     assertion:
-      '"memory of init containers is free for other pods once the containers after them start": Expected values to be strictly equal',
+      '"memory of init containers becomes available to other pods once the containers after them start": Expected values to be strictly equal',
     foundBy: [unit("memory-manager/manager")],
   },
   {
@@ -54,7 +54,7 @@ export const resourceManagers: readonly Fault[] = [
     mistake: never(condition("scope")),
     breaks: "With topologyManagerScope pod, the containers of a pod get resources of different NUMA nodes.",
     assertion:
-      '"with scope pod all containers get their resources from the same NUMA node": Expected values to be strictly deep-equal',
+      '"with scope pod, all containers get their resources from the same NUMA node": Expected values to be strictly deep-equal',
     foundBy: [unit("topology/manager")],
   },
   {

@@ -8,7 +8,7 @@ export const tunnel: readonly Fault[] = [
     in: "createTunnelGate",
     mistake: become(operand("||", "isDestination"), '(protocol === "tcp" && $)'),
     breaks: "Root on a tunneled target can send UDP from graftlet's Pod to destinations that are not Services.",
-    assertion: '"refuses a destination of the other protocol, UDP": Expected values to be strictly equal',
+    assertion: '"refuses UDP to a destination that allows only TCP": Expected values to be strictly equal',
     foundBy: [unit("service-tunnel/gate")],
   },
   {

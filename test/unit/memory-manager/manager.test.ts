@@ -62,7 +62,7 @@ function rig(t: TestContext, { state = idle(4, 4), podLevel = true } = {}) {
 
 const single = (uid: string, memory: string) => podOf(uid, [asking("main", memory)]);
 
-test("containers of Guaranteed pods use the NUMA nodes that their memory is on; other containers use all", async (t) => {
+test("containers of Guaranteed pods use the NUMA nodes of their memory; other containers use all nodes", async (t) => {
   const { manager, admit, mems, saved } = rig(t);
   const [p, group] = [single("p", "3Gi"), single("group", "7Gi")];
   const shared = podOf("s", [{ name: "main", image: "i", resources: { requests: { memory: "1Gi" } } }]);
@@ -78,7 +78,7 @@ test("containers of Guaranteed pods use the NUMA nodes that their memory is on; 
   assert.equal(await mems(group, group.spec.containers[0]), "0,1");
 });
 
-test("rejects a pod beyond the memory that is left, with the kubelet's reason", async (t) => {
+test("rejects a pod that needs more memory than is left, with the kubelet's reason", async (t) => {
   const { admit, measured } = rig(t);
   assert.deepEqual(await admit(podOf("p", [asking("main", "1Gi"), asking("more", "9Gi")])), {
     reason: "UnexpectedAdmissionError",
@@ -88,7 +88,7 @@ test("rejects a pod beyond the memory that is left, with the kubelet's reason", 
   assert.deepEqual(measured, ["requested", "node_exclusive 1", "requested", "failed node"]);
 });
 
-test("a rejected pod leaves nothing once it is released", async (t) => {
+test("releasing a rejected pod leaves no memory allocated", async (t) => {
   const { manager, admit } = rig(t);
   assert.ok(await admit(podOf("p", [asking("main", "1Gi"), asking("more", "9Gi")])));
   manager.release("p");
@@ -96,7 +96,7 @@ test("a rejected pod leaves nothing once it is released", async (t) => {
   assert.equal(await admit(single("q", "7Gi")), undefined);
 });
 
-test("memory of init containers is free for other pods once the containers after them start", async (t) => {
+test("memory of init containers becomes available to other pods once the containers after them start", async (t) => {
   const { admit, mems } = rig(t);
   const [init, main] = [asking("init", "3Gi"), asking("main", "1Gi")];
   const pod = podOf("p", [main], [init]);
@@ -119,14 +119,14 @@ test("admits a pod whose memory cannot be saved, and saves it in the next period
   assert.deepEqual(saved(), ["p"]);
 });
 
-test("releases memory of pods that no source knows any more before the next pod is admitted", async (t) => {
+test("before admitting a pod, releases the memory of pods that no source knows any more", async (t) => {
   const { admit, known } = rig(t);
   await admit(single("gone", "7Gi"));
   known.delete("gone");
   assert.equal(await admit(single("p", "7Gi")), undefined);
 });
 
-test("offers hints, and allocates from the nodes that a topology manager chose", async (t) => {
+test("offers hints, and allocates from the nodes that the topology manager has chosen", async (t) => {
   const { manager } = rig(t);
   const pod = single("p", "2Gi");
   const [main] = pod.spec.containers;
@@ -159,7 +159,7 @@ test("lists the memory that can be allocated to containers", (t) => {
   ]);
 });
 
-test("a pod with pod-level resources has memory that its containers share and that is released with the pod", async (t) => {
+test("containers of a pod with pod-level resources share the pod's memory, which is released with the pod", async (t) => {
   const { manager, mems, measured, known, files } = rig(t);
   const shared: Container = { name: "shared", image: "i" };
   const plain = podOf("p", [asking("main", "1Gi"), shared]);
@@ -186,7 +186,7 @@ test("a pod with pod-level resources has memory that its containers share and th
   assert.equal(parseMemoryState(files["/root/memory_manager_state"] ?? "")?.machine.get(1)?.assignments, 0);
 });
 
-test("without the feature gate PodLevelResourceManagers, a pod keeps its pod-level memory until it ends, and a new pod gets none", async (t) => {
+test("without the feature gate PodLevelResourceManagers, a running pod keeps its pod-level memory until it ends, but new pods get none", async (t) => {
   const shared: Container = { name: "shared", image: "i" };
   const whole = (uid: string): Pod => {
     const plain = podOf(uid, [shared]);

@@ -33,7 +33,7 @@ test("skips malformed lines", () => {
   assert.deepEqual(parseMemoryTopology(lines), []);
 });
 
-test("rejects a machine without NUMA memory, and one with too many nodes to search", async () => {
+test("rejects a machine without NUMA memory or with too many nodes to search", async () => {
   const read = (lines: readonly string[]) =>
     readMemoryTopology(
       { run: async () => ({ code: 0, stdout: lines.join("\n"), stderr: "", truncated: false }) },

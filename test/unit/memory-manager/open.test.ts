@@ -43,7 +43,7 @@ async function savedFiles(): Promise<Record<string, string>> {
   return files;
 }
 
-test("opens the target's memory with the assignments from before a restart", async () => {
+test("restores the memory assignments from before a restart", async () => {
   const before = await open({}, await savedFiles()).opened;
   assert.equal(
     before && describeMemory(before),
@@ -52,12 +52,12 @@ test("opens the target's memory with the assignments from before a restart", asy
   assert.deepEqual(await open({}).opened, idle(4, 4));
 });
 
-test("policy None runs nothing on the target", async () => {
+test("with policy None, nothing runs on the target", async () => {
   const { opened, commands } = open({ policy: "None", reservedMemory: [] });
   assert.deepEqual([await opened, commands], [undefined, []]);
 });
 
-test("does not start a node whose policy, memory or reservation do not fit, with the kubelet's message", async () => {
+test("refuses to start a node whose policy, memory or reservation does not fit, in the kubelet's words", async () => {
   const refused = (opened: Promise<unknown>, message: RegExp) =>
     assert.rejects(opened, (error: unknown) => {
       assert.ok(error instanceof TargetError);
@@ -73,7 +73,7 @@ test("does not start a node whose policy, memory or reservation do not fit, with
   await refused(open({}, {}, "").opened, /does not report the memory of its NUMA nodes/);
 });
 
-test("a target that does not answer is not rejected permanently", async () => {
+test("an unresponsive target is not rejected permanently", async () => {
   const fs = { readFile: () => Promise.reject(new CodedError("unavailable", "no target")) };
   const run = () => Promise.reject(new CodedError("unavailable", "no target"));
   await assert.rejects(openMemory(settings, { run, fs }, silentLog(), never), { code: "unavailable" });

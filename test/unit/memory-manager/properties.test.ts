@@ -117,7 +117,7 @@ function assertEnough({ assigned }: MemoryState, pod: Pod): void {
   assert.ok(total >= sum([...initContainers.filter(isSidecar), ...containers]));
 }
 
-test("no node allocates more than it has, a release returns everything, and a restart at any point changes nothing", async () => {
+test("no NUMA node allocates more memory than it has, a release returns all of it, and a restart at any point changes nothing", async () => {
   await fc.assert(
     fc.asyncProperty(nodes, steps, async (sizes, actions) => {
       const topology = sizes.map((of, id) => node(id, of.size, of.pages));

@@ -24,13 +24,13 @@ test("subtracts reserved memory and huge pages from the NUMA node's allocatable 
   assert.deepEqual(second, { memory: [4 * gib, 3484 * 2 ** 20, 3484 * 2 ** 20] });
 });
 
-test("hard eviction thresholds in percent refer to the machine's memory", () => {
+test("percentages in hard eviction thresholds refer to the machine's memory", () => {
   const limits = { memory: String(1.5 * gib + 0.5 * gib) };
   const found = reserve({ reservedMemory: [{ numaNode: 1, limits }], evictionHard: "6.25%" });
   assert.deepEqual(found, new Map([[1, new Map([["memory", 2 * gib]])]]));
 });
 
-test("rejects reservations that do not add up to the node's, in the kubelet's words", () => {
+test("rejects reservations that do not add up to the node's total reservation, in the kubelet's words", () => {
   const refused = (more: Partial<MemoryReservations>, message: string) =>
     assert.throws(() => reserve(more), { message });
   const sum = (reserved: string, type: string, expected: string) =>

@@ -43,7 +43,7 @@ test("a state file is written as a kubelet writes it, and read back unchanged", 
   assert.deepEqual(written, {});
 });
 
-test("the file of an earlier version is converted once", async () => {
+test("a state file of an earlier version is converted once", async () => {
   const written: Record<string, string> = { [files.former]: JSON.stringify({ version: 1, ...kubelets }) };
   const fs = filesOf(written);
   const read = await readMemoryState(fs, "/root", silentLog(), never);
@@ -52,7 +52,7 @@ test("the file of an earlier version is converted once", async () => {
   assert.deepEqual(Object.keys(written), [files.current]);
 });
 
-test("the checksum is the kubelet's for any number of nodes and blocks", () => {
+test("the checksum equals the kubelet's for any number of nodes and blocks", () => {
   const full = { total: 4 * gib, systemReserved: gib, allocatable: 3 * gib, reserved: 3 * gib, free: 0 };
   const nodeOf = (id: number) => {
     return { numberOfAssignments: 1, memoryMap: { memory: full, "hugepages-2Mi": full }, cells: [0, id] };
@@ -104,7 +104,7 @@ test("rejects a state with contradictory amounts", () => {
     assert.equal(parseMemoryState(text), undefined, text);
 });
 
-test("continues with a state that fits the machine, and begins a new one if it is empty", () => {
+test("continues with a saved state that fits the machine, and creates a new one if the saved state is empty", () => {
   const saved = { file: "f", policy: "Static", ...state };
   assert.deepEqual(restoredState(machine(4, 4), saved), state);
   const empty = { file: "f", policy: "Static", machine: new Map(), assigned: new Map() };

@@ -30,7 +30,7 @@ const has = (state: MemoryState, uid: string, name = "main") =>
 const free = ({ machine }: MemoryState) =>
   [...machine.values()].map(({ tables }) => (tables.get("memory")?.free ?? 0) / gib);
 
-test("allocates memory of one NUMA node to a container, the lowest with enough", () => {
+test("allocates a container's memory from one NUMA node, the lowest-numbered with enough", () => {
   const first = admit(idle(4, 4), single("p", "3Gi"));
   assert.deepEqual([has(first, "p"), free(first)], ["3 on 0", [0, 4]]);
   const second = admit(first, single("q", "1Gi"));
@@ -38,7 +38,7 @@ test("allocates memory of one NUMA node to a container, the lowest with enough",
   assert.equal(admit(second, single("q", "1Gi")), second, "a container keeps what it has");
 });
 
-test("allocates several nodes for a request that exceeds one, which then only take requests for the same group", () => {
+test("a request that exceeds one node gets a group of nodes, which then serve only requests for the same group", () => {
   const group = admit(idle(4, 4, 4), single("p", "5Gi"));
   assert.deepEqual([has(group, "p"), free(group)], ["5 on 0+1", [0, 2, 4]]);
   const beside = admit(group, single("q", "2Gi"));
@@ -57,7 +57,7 @@ test("allocates several nodes for a request that exceeds one, which then only ta
   assert.equal(has(admit(p, single("r", "3Gi")), "r"), "3 on 0", "the group ends with its last block");
 });
 
-test("a node that is allocated alone does not become part of a group", () => {
+test("a node with an allocation from that node alone does not become part of a group", () => {
   const state = admit(idle(4, 4), single("p", "1Gi"));
   assert.throws(() => admit(state, single("q", "5Gi")), /no NUMA nodes with enough memory is available/);
   const hint = { nodes: numaNodes([0, 1]), preferred: true };
@@ -84,7 +84,7 @@ test("allocates from the nodes of a hint, and extends a hint that is too small",
   );
 });
 
-test("containers reuse the memory of init containers before them, which have it again at the next start", () => {
+test("containers reuse the memory of earlier init containers, and a restart changes nothing", () => {
   const init = [asking("first", "2Gi"), asking("second", "3Gi")];
   const pod = podOf("p", [asking("main", "1Gi")], init);
   const state = admit(idle(8), pod);
@@ -122,7 +122,7 @@ test("huge pages come from the nodes of the container's memory", () => {
   assert.throws(() => admit(state, podOf("q", [container, { ...container, name: "more" }])), /no NUMA nodes/);
 });
 
-test("offers each set of nodes with enough memory, and prefers those that an idle machine needs", () => {
+test("offers every set of nodes with enough memory, and prefers sets no larger than an idle machine would need", () => {
   const hintsOf = (state: MemoryState, pod: Pod, container: Container | undefined) =>
     [...topologyHints(state, pod, container)].map(([type, hints]) => [
       type,
@@ -142,7 +142,7 @@ test("offers each set of nodes with enough memory, and prefers those that an idl
   assert.deepEqual(hintsOf(has, single("p", "2Gi"), asking("main", "2Gi")), [], "the request has changed");
 });
 
-test("rejects an amount that is not whole bytes, in the kubelet's words", () => {
+test("rejects an amount that is not a whole number of bytes, in the kubelet's words", () => {
   assert.throws(() => admit(idle(4), single("p", "100m")), {
     message: "[memorymanager] failed to represent quantity as int64",
   });

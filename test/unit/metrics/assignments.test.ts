@@ -15,7 +15,7 @@ const metricsOf = (gates: Readonly<Record<string, boolean>>) =>
 const linesOf = async (metrics: ReturnType<typeof metricsOf>, pattern: RegExp) =>
   (await metrics.text()).split("\n").filter((line) => pattern.test(line));
 
-test("assignments of CPUs and memory are counted with the feature gate PodLevelResourceManagers, as in a kubelet", async () => {
+test("counts CPU and memory assignments with the feature gate PodLevelResourceManagers, as a kubelet does", async () => {
   const [on, off] = [metricsOf({ PodLevelResourceManagers: true }), metricsOf({})];
   for (const { measures } of [on, off]) {
     measures.cpus.assigned("node_exclusive");
@@ -35,7 +35,7 @@ test("assignments of CPUs and memory are counted with the feature gate PodLevelR
   ]);
 });
 
-test("runtime events, plugins, WebSocket requests and readings of volumes are measured under the kubelet's names", async () => {
+test("runtime events, plugins, WebSocket requests and volume measurements have metrics with the kubelet's names", async () => {
   const metrics = metricsOf({});
   const { measures } = metrics;
   measures.pleg.eventArrived(250);

@@ -47,7 +47,7 @@ test("the docs list exactly the metrics that exist", async () => {
   assert.deepEqual(named.toSorted(), [...there].sort());
 });
 
-test("keeps metrics of two nodes of a process apart", async () => {
+test("keeps the metrics of two nodes in one process separate", async () => {
   const [one, other] = [rig(), rig()];
   one.measures.starts.podStarting(false);
   assert.deepEqual(
@@ -199,7 +199,7 @@ test("observes images by size; counts rejections by a bounded set of reasons", a
     assert.equal(await value(`kubelet_admission_rejections_total{reason=${reason}}`), 1, reason);
 });
 
-test("measures a pod's start from first seen to the first sync, to Running, and to the API server's watch", async () => {
+test("measures a pod's start from when it is first seen until the first sync, until Running, and until the API server's watch shows it", async () => {
   const { clock, measures, value } = rig();
   const waiting = pod("p");
   measures.seen([waiting]);

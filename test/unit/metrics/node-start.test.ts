@@ -5,7 +5,7 @@ import { createMetrics } from "../../../src/metrics/registry.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { parseExposition } from "./exposition.ts";
 
-test("records the phases of a new node's start; none for an existing node", async () => {
+test("records the phases of a new node's start, but not of an existing node's", async () => {
   const clock = fakeClock();
   const metrics = createMetrics();
   const measures = nodeStartMetrics(metrics, clock);

@@ -5,7 +5,7 @@ import { createMetrics } from "../../../src/metrics/registry.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { parseExposition } from "./exposition.ts";
 
-test("probes have a series for each result, which is removed with the pod", async () => {
+test("each probe has one series per result; they are removed with the pod", async () => {
   const metrics = createMetrics();
   const probes = probeMetrics(metrics);
   const probed = aPod({ containers: [aContainer("c")] }, { uid: "p", name: "p" });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rig } from "./rig.ts";
 
-test("counts reviews of callers, and lookups of their tokens", async () => {
+test("counts authentication and authorization reviews, and lookups of tokens", async () => {
   const { measures, families, value } = rig();
   const active = "authentication_token_cache_active_fetch_count";
   assert.deepEqual((await families()).get(active)?.samples, [], "no series before the first token");

@@ -9,7 +9,7 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const { signal } = new AbortController();
 
-test("counts and times every call under the kubelet's operation name; keeps optional methods absent", async () => {
+test("counts and times every call under the kubelet's operation name, and does not add missing optional methods", async () => {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock, events: false });
   const said: string[] = [];

@@ -50,7 +50,7 @@ test("allocatable is capacity less reservations and hard eviction thresholds", (
   });
 });
 
-test("without reservations everything is allocatable, and no amount becomes negative", () => {
+test("without reservations, everything is allocatable, and no amount becomes negative", () => {
   const capacity = nodeCapacity({ facts, storageBytes: gi, maxPods: 110, podsPerCore: 0 });
   assert.deepEqual(nodeAllocatable(capacity, nothing), {
     cpu: "4",

@@ -5,7 +5,7 @@ import type { Pressure } from "../../../src/pipeline.ts";
 
 const well: Pressure = { memory: false, disk: false, pid: false };
 
-test("writes the conditions of a healthy node in the kubelet's words, Ready last", () => {
+test("writes the conditions of a healthy node in the kubelet's words, with Ready last", () => {
   assert.deepEqual(kubeletConditions(well, []), [
     {
       type: "MemoryPressure",
@@ -29,7 +29,7 @@ test("writes the conditions of a healthy node in the kubelet's words, Ready last
   ]);
 });
 
-test("lists problems in the Ready message, in brackets if several, and not pressures", () => {
+test("lists problems but not pressures in the Ready message, in brackets if there are several", () => {
   const message = (problems: string[]) => kubeletConditions({ ...well, memory: true }, problems).at(-1)?.message;
   assert.equal(message(["container runtime is down"]), "container runtime is down");
   assert.equal(message(["a", "b"]), "[a, b]");
@@ -44,7 +44,7 @@ test("reports no pressure for an unreadable target", () => {
   );
 });
 
-test("changes the transition time only with the status, and reports changes", () => {
+test("updates the transition time only when the status changes, and reports changes", () => {
   const first = withTimes(kubeletConditions(well, ["x"]), [], "T1");
   const second = withTimes(kubeletConditions(well, ["y"]), first, "T2");
   assert.deepEqual([second.at(-1)?.lastTransitionTime, second.at(-1)?.lastHeartbeatTime], ["T1", "T2"]);

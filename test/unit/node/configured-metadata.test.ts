@@ -62,7 +62,7 @@ test("makes no patch for a Node that matches its configuration", () => {
   assert.equal(taintsPatch(others, nothing), undefined);
 });
 
-test("restores missing and changed keys, and touches no others", () => {
+test("restores missing and changed keys, and leaves all other keys alone", () => {
   const node = shown({ labels: { site: "south", mine: "1" }, annotations: { mine: "2", ...configuredRecord(full) } });
   assert.deepEqual(metadataPatch(node, full), {
     metadata: { labels: { site: "north" }, annotations: { "example.org/rack": "7 b" } },
@@ -92,7 +92,7 @@ test("a corrupt record removes nothing and is rewritten", () => {
     });
 });
 
-test("keeps others' taints with their position and time, and patches only this version of the Node", () => {
+test("keeps other components' taints with their position and time, and patches only this version of the Node", () => {
   const other: Taint = { key: "dedicated", value: "other", effect: "NoSchedule" };
   assert.deepEqual(taintsPatch(shown({ taints: [{ ...press, value: "changed" }, cordoned, other] }), full), {
     metadata: { resourceVersion: "7", annotations: { [taintKeys]: "dedicated:NoExecute" } },
@@ -175,7 +175,7 @@ test("writes a changed configuration at once", async () => {
   assert.equal(t.client.calls.length, 1);
 });
 
-test("checks the Node as soon as it is known, and writes taints with the permitted client", async () => {
+test("checks the Node as soon as it is known, and writes taints with the client permitted to do so", async () => {
   await using t = await run(() => ({}));
   assert.deepEqual([t.client.calls, t.tainter.calls], [[], []]);
   t.show(shown({}));

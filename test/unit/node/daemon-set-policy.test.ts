@@ -58,14 +58,14 @@ test("the latest status takes precedence over the API server's", () => {
   assert.equal(rig({ setting: "none", latest: { phase: "Running" } }).kind, "pod");
 });
 
-test("finds placeholders by their observation, and filters them out", () => {
+test("identifies placeholders and filters them out", () => {
   const { policy } = rig({ setting: "none" });
   assert.deepEqual([policy.isPlaceholder(pod), policy.isPlaceholder(own)], [true, false]);
   assert.deepEqual(policy.withoutPlaceholders([pod, own]), [own]);
   assert.equal(rig({ setting: "none", isRunning: true }).policy.isPlaceholder(pod), false);
 });
 
-test("logs a warning if an older Node runs the pods of all DaemonSets; a configured node has no such service", async () => {
+test("logs a warning if an older Node runs the pods of all DaemonSets without a setting to do so", async () => {
   const warned = async (given: Given) => {
     const { policy, lines } = rig(given);
     const stop = new AbortController();

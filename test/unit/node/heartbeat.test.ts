@@ -106,7 +106,7 @@ test("registers, then posts the first status immediately with an event that the 
   assert.ok(t.events.includes("Normal NodeReady Node n1 status is now: NodeReady"));
 });
 
-test("writes on changes, then within half an interval earlier or later, then every five minutes", async () => {
+test("writes the status on a change, again after half to one and a half intervals, then every five minutes", async () => {
   await using t = start();
   await t.clock.advance(60_000);
   assert.equal(t.patches(), 1);
@@ -125,7 +125,7 @@ test("writes on changes, then within half an interval earlier or later, then eve
   assert.equal(t.patches(), 4);
 });
 
-test("checks a node that is not ready soon after a change, then less and less often", async () => {
+test("a node that is not ready is checked soon after a change, then less and less often", async () => {
   await using t = start();
   await t.clock.advance(20_000);
   t.setProblems("container runtime is down");
@@ -145,7 +145,7 @@ test("checks a node that is not ready soon after a change, then less and less of
   assert.equal(t.ready(), "True");
 });
 
-test("reports a problem and its end immediately when hurried", async () => {
+test("reports the start and the end of a problem immediately when an update is triggered", async () => {
   await using t = start();
   await t.clock.advance(20_000);
   t.setProblems("container runtime is down");
@@ -215,7 +215,7 @@ test("emits one event when the node is cordoned and one when it is uncordoned", 
   assert.equal(told().length, 2);
 });
 
-test("a starting agent emits each pressure once, regardless of the Node's status", async () => {
+test("a starting agent emits one event per pressure, regardless of the Node's status", async () => {
   const status = {
     conditions: kubeletConditions({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })),
   };
@@ -234,7 +234,7 @@ test("a starting agent emits each pressure once, regardless of the Node's status
   assert.deepEqual([other.patches(), other.events], [1, []], "one that does not register makes no Node");
 });
 
-test("another boot id is a reboot", async () => {
+test("a changed boot ID counts as a reboot", async () => {
   await using t = start({ shown: shownReady });
   await t.clock.advance(500);
   const rebooted = () => t.events.filter((line) => line.includes("Rebooted"));
@@ -245,7 +245,7 @@ test("another boot id is a reboot", async () => {
   assert.equal(rebooted().length, 1, "one that is seen late is the same");
 });
 
-test("registers a deleted Node again, which soon becomes ready", async () => {
+test("re-registers a deleted Node, which soon becomes ready", async () => {
   await using t = start();
   await t.clock.advance(30_000);
   t.remove();
@@ -254,7 +254,7 @@ test("registers a deleted Node again, which soon becomes ready", async () => {
   assert.deepEqual([t.registered(), t.ready()], [2, "True"]);
 });
 
-test("does not create a missing Node without registration", async () => {
+test("does not create a missing Node if registration is disabled", async () => {
   await using t = start({ register: false });
   await t.clock.advance(60_000);
   assert.deepEqual([t.registered(), t.patches()], [0, 0]);
@@ -269,7 +269,7 @@ test("reconciles an existing Node once at the start", async () => {
   assert.equal(other.registered(), 0);
 });
 
-test("ignores different formats of quantities, and others' resources", async () => {
+test("ignores differences in the format of quantities, and resources of other components", async () => {
   const capacity = { "example.com/gpu": "2" };
   const allocatable = { cpu: "1", memory: "1Gi", ...capacity };
   await using t = start({ shown: { ...shownReady, status: { ...shownReady.status, capacity, allocatable } } });
@@ -284,7 +284,7 @@ test("ignores different formats of quantities, and others' resources", async () 
   assert.equal(t.patches(), before + 1);
 });
 
-test("adds others' capacity to allocatable, and removes it with the capacity", async () => {
+test("adds capacity set by other components to allocatable, and removes it when that capacity is removed", async () => {
   await using t = start({ shown: shownReady });
   await t.clock.advance(500);
   t.show({ capacity: { "example.com/dongle": "4" } });
@@ -300,7 +300,7 @@ test("adds others' capacity to allocatable, and removes it with the capacity", a
   assert.deepEqual(t.lastPatch().status.allocatable, { "example.com/dongle": null, cpu: "1" });
 });
 
-test("restores changed system labels with the next status, and no others", async () => {
+test("restores changed system labels with the next status, but leaves other labels alone", async () => {
   await using t = start();
   await t.clock.advance(1_000);
   assert.equal(t.labels()?.["kubernetes.io/os"], "linux");

@@ -33,7 +33,7 @@ test("accepts the kernel settings that a kubelet sets", async () => {
   await applyKernelSettings(await targetWith(right), "check", signal);
 });
 
-test("refuses other kernel settings in the kubelet's words, one or several", async () => {
+test("rejects one or several differing kernel settings in the kubelet's words", async () => {
   const one = await targetWith({ ...right, "kernel/panic": "0" });
   await assert.rejects(applyKernelSettings(one, "check", signal), {
     reason: "KernelSettings",

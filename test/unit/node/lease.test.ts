@@ -67,7 +67,7 @@ test("restores a missing owner on renewal", async () => {
   assert.deepEqual(t.lease()?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n1", uid: "u1" }]);
 });
 
-test("creates no lease without a Node, and retries no more often than it renews", async () => {
+test("creates no lease without a Node, and retries no more often than it would renew", async () => {
   await using t = start(undefined);
   await t.clock.advance(120_000);
   assert.equal(t.verbs().includes("create"), false);

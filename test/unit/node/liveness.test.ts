@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLiveness } from "../../../src/node/liveness.ts";
 
-test("a process is live while one of its nodes makes progress, or without nodes", () => {
+test("a process is live while at least one of its nodes makes progress, or if it has no nodes", () => {
   const liveness = createLiveness();
   assert.equal(liveness.trouble(), undefined);
   const second: { trouble?: string } = {};

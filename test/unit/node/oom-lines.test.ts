@@ -26,7 +26,7 @@ test("reports a cgroup at its limit, and ignores the next line", () => {
   assert.deepEqual(kills(invoked, before, inCgroup), [{ cgroup: "/kubepods/pod1", process: "stress", pid: 12 }]);
 });
 
-test("ignores a victim's line without the lines before it, and unrelated lines", () => {
+test("ignores unrelated lines, and a victim's line that lacks the lines before it", () => {
   assert.deepEqual(kills(header, killed, invoked, header), []);
 });
 

@@ -25,7 +25,7 @@ function watching(...given: readonly Spawned[]) {
 const kill = (pid: number) => `4,1,1,-;a invoked oom-killer: x\n3,2,1,-;Out of memory: Killed process ${pid} (a b) y\n`;
 const systemOom = (pid: number) => ["Warning", "SystemOOM", `System OOM encountered, victim process: a b, pid: ${pid}`];
 
-test("emits an event for a kill of the whole machine, and none for a cgroup", async () => {
+test("emits an event for a system-wide OOM kill, but not for one within a cgroup", async () => {
   const kernel = spokenProcess();
   const { clock, stop, done, events } = watching(kernel);
   await clock.advance(0);

@@ -40,7 +40,7 @@ test("queries name servers for the name and for each search domain", async () =>
   assert.equal(await nameResolves("node-2", never, own), false);
 });
 
-test("fails if no name server answers, and trusts one that does", async () => {
+test("fails if no name server answers", async () => {
   const { sources: own } = sources({}, { silent: "ETIMEOUT" });
   await assert.rejects(nameResolves("silent", never, own), { code: "ETIMEOUT" });
 });

@@ -20,7 +20,7 @@ test("docs/troubleshooting.md explains every reason of every node condition", ()
   }
 });
 
-test("docs/troubleshooting.md explains no reason that a node does not have, except the cluster's own", () => {
+test("docs/troubleshooting.md explains only reasons that a node can have, and the cluster's own", () => {
   const known: readonly string[] = [...Object.values(conditionReasons).flat(), "NodeStatusUnknown"];
   for (const type of Object.keys(conditionReasons))
     assert.deepEqual(

@@ -116,7 +116,7 @@ test("stops passes when the target is lost, and continues once it is back withou
   assert.deepEqual([pass(), whileDown(), t.state.reboots], ["goes on", "goes on", 0]);
 });
 
-test("a lost connection among several ends current passes, and later ones wait for a check", async () => {
+test("if one of several connections is lost, current passes end and later ones wait for a check", async () => {
   await using t = await start();
   const before = await t.pass();
   t.link.thin();
@@ -126,7 +126,7 @@ test("a lost connection among several ends current passes, and later ones wait f
   assert.deepEqual([after(), t.state.reads, t.state.reboots], ["goes on", 2, 0]);
 });
 
-test("a lost lock with a working link ends current passes, and later ones wait for a check", async () => {
+test("if a lock is lost while the link works, current passes end and later ones wait for a check", async () => {
   await using t = await start();
   const before = await t.pass();
   t.claim.lose();
@@ -165,7 +165,7 @@ test("a reboot ends the run before any pass continues", async () => {
   assert.equal(pass(), "cancelled");
 });
 
-test("ignores a check's result from before another loss", async () => {
+test("ignores the result of a check that began before another loss", async () => {
   await using t = await start();
   t.link.cut();
   t.link.mend();
@@ -180,7 +180,7 @@ test("ignores a check's result from before another loss", async () => {
   assert.deepEqual([pass(), t.state.reboots], ["waits", 1]);
 });
 
-test("checks again if the target does not respond after its return", async () => {
+test("checks again if the target comes back but does not respond", async () => {
   await using t = await start();
   t.state.answers = false;
   t.link.cut();
@@ -193,7 +193,7 @@ test("checks again if the target does not respond after its return", async () =>
   assert.deepEqual([pass(), t.state.reboots], ["goes on", 0]);
 });
 
-test("notices a reboot between reading the facts and the watch", async () => {
+test("notices a reboot between reading the facts and starting the watch", async () => {
   await using t = await start();
   t.link.cut();
   t.state.bootId = "life-2";

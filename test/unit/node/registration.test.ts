@@ -81,7 +81,7 @@ test("creates the Node with its labels, taints and annotation", async () => {
   assert.deepEqual(spec, { taints: [{ key: "k", effect: "NoSchedule" }] });
 });
 
-test("creates a Node of a configuration file with the configured metadata and its record", () => {
+test("creates a Node from a configuration file with the configured metadata, and records which metadata was configured", () => {
   const taints = [{ key: "k", effect: "NoSchedule" }];
   const configured = { labels: { zone: "a" }, annotations: { "example.org/rack": "7" }, taints };
   const { metadata } = newNode({ ...identity, configured }, facts, {});
@@ -98,7 +98,7 @@ for (const [why, status, reason] of [
   ["is there already", 409, "AlreadyExists"],
   ["may not be created", 403, "Forbidden"],
 ] as const) {
-  test(`reconciles default labels and the annotation of a node that ${why}, but not what the command line configured`, async () => {
+  test(`reconciles default labels and the annotation of a node that ${why}, but not the command line's settings`, async () => {
     const calls = await run((call) => {
       if (call.verb === "create") throw apiError(status, JSON.stringify({ kind: "Status", reason }));
       if (call.verb === "get")
@@ -113,7 +113,7 @@ for (const [why, status, reason] of [
   });
 }
 
-test("applies name and topology labels of the command line to an existing node", async () => {
+test("applies name and topology labels from the command line to an existing node", async () => {
   const shown = { ...labels, "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r" };
   const own = {
     "kubernetes.io/hostname": "other",
@@ -165,7 +165,7 @@ test("annotates an existing node with the addresses for a cloud controller, and 
   assert.deepEqual(await patched({}, provided), { metadata: { labels: {}, annotations: removed } });
 });
 
-test("with a cloud controller shows the addresses that it has set, and before that only those of --node-ip", () => {
+test("with a cloud controller, shows the addresses that the controller has set, and before that only those of --node-ip", () => {
   const shownWith = (nodeIPs: readonly string[], addresses: { type: string; address: string }[]) =>
     addressList(
       {
@@ -204,7 +204,7 @@ test("retries until the API server is reachable", async () => {
   assert.equal(tries, 5);
 });
 
-test("chooses the configured addresses, or one of the target's by family", () => {
+test("uses the configured addresses, or otherwise one target address of the requested family", () => {
   assert.deepEqual(chooseAddresses(["10.1.1.1", "fd00::1"], []), ["10.1.1.1", "fd00::1"]);
   assert.deepEqual(chooseAddresses([], ["fd00::2", "10.0.0.2", "10.0.0.3"]), ["10.0.0.2"]);
   assert.deepEqual(chooseAddresses(["::"], ["10.0.0.2", "fd00::2"]), ["fd00::2"]);
@@ -212,7 +212,7 @@ test("chooses the configured addresses, or one of the target's by family", () =>
   assert.throws(() => chooseAddresses([], []), { code: "failed_precondition" });
 });
 
-test("lists the largest images first, digests before tags, at most five names each, without unnamed ones", () => {
+test("lists only named images, largest first, with at most five names each, digests before tags", () => {
   const image = (size: bigint, repoTags: string[], repoDigests: string[] = []) =>
     Image.fromPartial({ size, repoTags, repoDigests });
   const images = [image(1n, ["small"]), image(9n, ["t1", "t2", "t3", "t4", "t5"], ["d1"]), image(5n, [])];

@@ -20,7 +20,7 @@ async function eventsOf(text: string | undefined, clusterDomain = "", resolvConf
   return sent;
 }
 
-test("warns on the Node of a resolver file whose search list pods cannot have, in the kubelet's words", async () => {
+test("emits a warning about the Node if pods cannot use the resolver file's search list, in the kubelet's words", async () => {
   const file = "Node/node Warning CheckLimitsForResolvConf: Resolv.conf file";
   const named = `${file} '/etc/resolv.conf' contains search line`;
   assert.deepEqual(await eventsOf(domains(32)), []);
@@ -33,7 +33,7 @@ test("warns on the Node of a resolver file whose search list pods cannot have, i
   assert.deepEqual(await eventsOf(domains(10, 250)), [`${named} which length is more than allowed 2048 chars!`]);
 });
 
-test("warns on the Node of a resolver file that cannot be read, and checks nothing without one", async () => {
+test("emits a warning about the Node if the resolver file cannot be read, and checks nothing without a resolver file", async () => {
   assert.match(
     String(await eventsOf(undefined)),
     /^Node\/node Warning CheckLimitsForResolvConf: .*\/etc\/resolv\.conf/,

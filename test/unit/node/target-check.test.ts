@@ -25,16 +25,16 @@ async function check(renewClaim: () => Promise<void>, memory = "MemTotal: 400000
   return unfitReason({ host, renewClaim, facts }, never);
 }
 
-test("a target that has not changed can be continued", async () => {
+test("an unchanged target can continue to be used", async () => {
   assert.equal(await check(async () => {}), undefined);
 });
 
-test("a target that has changed cannot be continued", async () => {
+test("a changed target cannot continue to be used", async () => {
   const why = await check(async () => {}, "MemTotal: 8000000 kB\n");
   assert.match(why ?? "", /^changed: .*memoryBytes/);
 });
 
-test("a target that another agent uses cannot be continued", async () => {
+test("a target that another agent uses cannot continue to be used", async () => {
   const taken = new TargetError("RuntimeInUse", "failed_precondition", "another agent uses the runtime");
   assert.equal(await check(() => Promise.reject(taken)), "another agent uses the runtime");
 });

@@ -68,7 +68,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   return { clock, known, runtime, told, problems, unhealthy, target, lines };
 }
 
-test("adds device plugin resources to the target's", async () => {
+test("adds device plugin resources to the target's resources", async () => {
   const { status } = await rig().target.desired(never);
   assert.deepEqual(status.capacity, { cpu: "1", "a.b/c": "2" });
   assert.deepEqual(status.allocatable, { cpu: "1", "a.b/c": "1" });
@@ -191,7 +191,7 @@ test("does not query the runtime before its first answer", async () => {
   assert.deepEqual([status.images, status.nodeInfo?.containerRuntimeVersion, runtime.calls], [[], "", []]);
 });
 
-test("reports an unreadable target as a problem, and no pressures", async () => {
+test("reports an unreadable target as a problem, but no resource pressures", async () => {
   const { known, problems, target } = rig();
   known.now = { pressure: none, problem: "/proc/meminfo: not found" };
   problems.push("PLEG is not healthy");
@@ -203,7 +203,7 @@ test("reports an unreadable target as a problem, and no pressures", async () => 
   );
 });
 
-test("sets no conditions of its own for an ordinary target, and removes stale ones", async () => {
+test("sets no additional conditions for an ordinary target, and removes stale ones", async () => {
   const { target } = rig();
   assert.deepEqual((await target.desired(never)).absent, [
     "PodNetworkIsolated",
@@ -235,7 +235,7 @@ test("sets conditions for an isolated network and missing privileges, with the n
   assert.equal(own.find(({ type }) => type === "TargetPrivileges")?.reason, "SudoNeedsPassword");
 });
 
-test("names the DaemonSets of placeholders in a condition that is no problem, at most five of them", async () => {
+test("names at most five DaemonSets of placeholders, in a condition that does not count as a problem", async () => {
   const counts = (count: number) =>
     Array.from({ length: count }, (_, index) => ({ namespace: "agents", daemonSet: `a${index}`, pods: 1 }));
   const skipped = async (count: number) => {
@@ -248,7 +248,7 @@ test("names the DaemonSets of placeholders in a condition that is no problem, at
   assert.match((await skipped(7))?.message ?? "", /: agents\/a0, .*, agents\/a4 and 2 more\. /);
 });
 
-test("sets no condition for a routed network, and a true one for complete privileges", async () => {
+test("sets no condition for a routed network, and a True condition for complete privileges", async () => {
   const whole = { messages: [], unsupported: {} };
   const known = rig("known", { isolation: () => undefined, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
@@ -279,7 +279,7 @@ test("sets KubeletReachable once it has been checked", async () => {
   assert.match(await untried.lines(), /^MemoryPressure/);
 });
 
-test("reports an unreachable target as the Ready condition's reason, and changes no other condition", async () => {
+test("reports an unreachable target as the reason of the Ready condition, and changes no other condition", async () => {
   const link = fakeLink();
   const { target, lines } = rig("known", { link, isolation: () => isolationCondition(undefined) });
   link.cut({ reason: "HostKeyMismatch", message: "another key" });

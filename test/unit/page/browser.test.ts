@@ -87,7 +87,7 @@ test("limits a plot to the node and its largest pods, and a pod's plot to its co
   assert.deepEqual(linesOf(made, {}, "disk"), []);
 });
 
-test("aligns samples of nodes to common times", () => {
+test("aligns samples of different nodes to common times", () => {
   const [one, other] = [newTrack(), newTrack()];
   for (const at of [0, 10_000]) addSample(one, at, { cpu: 1 });
   for (const at of [1_000, 21_000]) addSample(other, at, { cpu: 2 });

@@ -127,7 +127,7 @@ test("combines repeated notes and counts them", () => {
   );
 });
 
-test("takes node, pod, reason, message and error of a log line, and no other field", () => {
+test("takes only node, pod, reason, message and error from a log line", () => {
   const line = {
     level: 50,
     node: "a",

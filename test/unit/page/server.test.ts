@@ -86,7 +86,7 @@ test("the page is read-only, and refuses other host names and other sites", asyn
   assert.equal(page.looks(), 0);
 });
 
-test("the feed begins with all nodes, and polling ends when its reader disconnects", async () => {
+test("the feed begins with all nodes, and polling stops when the feed's reader disconnects", async () => {
   await using page = await served(true, { a: undefined });
   const { status, headers, body } = await ask(plainRequest, { port: page.port, path: "/feed" }, /"kind":"usage"/);
   assert.deepEqual([status, headers["content-type"]], [200, "text/event-stream; charset=utf-8"]);

@@ -59,7 +59,7 @@ async function openPage(): Promise<Open> {
 
 const message = (number: number) => JSON.stringify({ number, padding: "x".repeat(100_000) });
 
-test("closes a client that does not read after its maximum time", {
+test("disconnects a client that does not read within the maximum time", {
   timeout: 20_000,
 }, async () => {
   await using page = await openPage();
@@ -73,7 +73,7 @@ test("closes a client that does not read after its maximum time", {
   await closed;
 });
 
-test("keeps one message in the connection of a slow client, and the newest of each kind", {
+test("buffers one message in a slow client's connection, and keeps the newest of each kind", {
   timeout: 20_000,
 }, async () => {
   await using page = await openPage();
@@ -87,7 +87,7 @@ test("keeps one message in the connection of a slow client, and the newest of ea
   assert.ok(numbers.length < 100, `${numbers.length} messages`);
 });
 
-test("drops a client with too many queued notes", { timeout: 20_000 }, async () => {
+test("disconnects a client with too many queued notes", { timeout: 20_000 }, async () => {
   await using page = await openPage();
   const closed = once(page.response, "close");
   page.listener.send(message(0), "pods");

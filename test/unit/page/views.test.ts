@@ -99,7 +99,7 @@ test("shows usage of the node, its pods and containers from /stats/summary", asy
   assert.equal(usage.pods["edge-0"]?.containers["app"]?.disk, 7e6);
 });
 
-test("omits values missing in a summary, and uses the time of arrival if it has none", () => {
+test("omits values missing from a summary, and uses the time of arrival if the summary has no time", () => {
   const containers = [{ name: "a" }];
   const usage = usageView({ node: {}, pods: [{ podRef: { uid: "u" }, containers }] }, 7);
   assert.deepEqual(usage, { at: 7, node: {}, pods: { u: { containers: { a: {} } } } });

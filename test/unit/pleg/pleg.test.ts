@@ -206,7 +206,7 @@ describe("runtime events in the PLEG", () => {
     assert.deepEqual([seen.get("u1")?.containers.length, wakes], [0, ["u1"]]);
   });
 
-  it("events are subscribed to again when the stream ends, with a relist for missed events", async (t) => {
+  it("resubscribes to events when the stream ends, and relists to find missed events", async (t) => {
     const streams: string[] = [];
     const measures = {
       ...unmeasured.pleg,
@@ -236,7 +236,7 @@ describe("runtime events in the PLEG", () => {
 });
 
 describe("inspection of a pod", () => {
-  it("requests known statuses concurrently with the listing, and again only those that differ from it", async (t) => {
+  it("requests statuses of known containers concurrently with the listing, and again only those that differ from it", async (t) => {
     const { clock, runtime, pleg } = rig(t, false);
     const id = await startPod(runtime, "u1");
     const asked = (verb: string) => runtime.calls.filter((call) => call.verb === verb).length;
@@ -253,7 +253,7 @@ describe("inspection of a pod", () => {
     assert.equal(asked("containerStatus"), 4);
   });
 
-  it("after an exit event reads the termination message concurrently with the runtime's status", async (t) => {
+  it("after an exit event, reads the termination message concurrently with the runtime's status", async (t) => {
     const reads: string[] = [];
     const { clock, runtime, seen } = rig(t, true, {
       writtenMessage: async ({ id }) => (reads.push(id), "out of coffee"),
@@ -272,7 +272,7 @@ describe("inspection of a pod", () => {
   });
 });
 
-describe("observations by other actors than the PLEG", () => {
+describe("observations by actors other than the PLEG", () => {
   it("an observation by another actor is cached unless a newer one is known, and wakes no worker", async (t) => {
     const { clock, runtime, wakes, pleg, seen } = rig(t, false);
     await startPod(runtime, "u1");
@@ -287,7 +287,7 @@ describe("observations by other actors than the PLEG", () => {
 });
 
 describe("the PLEG with a slow runtime", () => {
-  it("does not block the relist on one pod, which is inspected again until the runtime responds", async (t) => {
+  it("one slow pod does not block the relist, and is inspected again until the runtime responds", async (t) => {
     const stuck = Promise.withResolvers<string>();
     const { clock, runtime, wakes, pleg, seen } = rig(t, false, {
       terminationMessage: async ({ labels }) => (labels[podUidLabel] === "u1" ? stuck.promise : ""),

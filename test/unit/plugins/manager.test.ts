@@ -95,7 +95,7 @@ test("re-registers a plugin whose socket is replaced", async (t) => {
   assert.deepEqual(asked, [validated, registered, gone, validated, registered]);
 });
 
-test("notifies a plugin of an unknown type, and retries later", async (t) => {
+test("notifies a plugin that its type is unknown, and retries later", async (t) => {
   const { asked, driver } = await rig(t);
   const plugin = await driver({ plugin: { type: "Toaster" } });
   await until("the plugin to be told twice", () => plugin.told.length === 2);
@@ -108,7 +108,7 @@ test("notifies a plugin of an unknown type, and retries later", async (t) => {
   assert.deepEqual(asked, []);
 });
 
-test("notifies a plugin why its handler rejected it", async (t) => {
+test("tells a plugin why its handler rejected it", async (t) => {
   const refuse = (why: string) => () => {
     throw new Error(why);
   };

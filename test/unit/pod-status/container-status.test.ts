@@ -113,7 +113,7 @@ test("a running container has image, ID, start time, user, resources and mounts"
   });
 });
 
-test("the signal that ends a container is shown with the feature gate, unless the runtime reports none", () => {
+test("with the feature gate, shows a container's stop signal if the runtime reports one", () => {
   const shown = (stopSignal: Signal, stopSignals = true) => {
     const observed = observe([aSandbox()], [running("c1", { stopSignal })]);
     return only({ observed, stopSignals }).stopSignal;
@@ -149,7 +149,7 @@ test("recursive read-only mounts are taken from the runtime, overriding earlier 
   ]);
 });
 
-test("actual resources are the runtime's while running, otherwise the spec's", () => {
+test("actual resources come from the runtime while the container runs, otherwise from the spec", () => {
   const container = aContainer("c", {
     resources: { requests: { cpu: "100m" }, limits: { cpu: "500m", memory: "64Mi" } },
   });
@@ -203,7 +203,7 @@ test("a lost container has reason RestartingAllContainers while all containers r
   assert.deepEqual([terminated?.reason, terminated?.exitCode], ["RestartingAllContainers", 137]);
 });
 
-test("the newest run gives the state, the one before it lastState", () => {
+test("the newest run determines state, the run before it lastState", () => {
   const first = exited("a", 1, { message: "boom" });
   const status = only({ observed: observe([aSandbox()], [first, running("b", { annotations: restarts(1) })]) });
   assert.ok(status.state?.running);
@@ -219,7 +219,7 @@ test("the newest run gives the state, the one before it lastState", () => {
   });
 });
 
-test("the previous status fills in lastState and restart count that the runtime no longer has", () => {
+test("the previous status provides lastState and restart count if the runtime no longer has them", () => {
   const terminated = { exitCode: 2, reason: "Error", containerID: "containerd://a" };
   const previous = before({ state: { terminated }, containerID: "containerd://a", restartCount: 6 });
   const status = only({ previous, observed: observe([aSandbox()], [running("b", { annotations: restarts(0) })]) });
@@ -372,7 +372,7 @@ test("an interrupted start whose container may have run is marked; other failure
   assert.equal(messageOf(refused), refused);
 });
 
-test("mounts of image volumes show the image that the runtime has mounted, with the feature gate", () => {
+test("with the feature gate, mounts of image volumes show the image that the runtime has mounted", () => {
   const volumeMounts = ["image", "disk"].map((name) => ({ name, mountPath: `/${name}` }));
   const pod = aPod({
     containers: [aContainer("c", { volumeMounts })],

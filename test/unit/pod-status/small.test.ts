@@ -54,7 +54,7 @@ test("the QoS class follows requests and limits of all containers", () => {
   assert.equal(qosClass({ containers: [given({ cpu: "1" })] }), "Burstable");
 });
 
-test("allContainers returns containers with their list", () => {
+test("allContainers returns each container with the name of its list", () => {
   const pod = aPod({
     initContainers: [aContainer("i", { restartPolicy: "Always" })],
     ephemeralContainers: [aContainer("e")],

@@ -265,7 +265,7 @@ test("a pod without RestartAllContainers rules has no such condition", () => {
   assert.equal(condition(generate(), "AllContainersRestarting"), undefined);
 });
 
-test("resize conditions come after those of others and before the kubelet's, until the pod ends", () => {
+test("resize conditions come after other components' conditions and before the kubelet's, until the pod ends", () => {
   const resize = [{ type: "PodResizeInProgress", status: "True", observedGeneration: 4 }];
   const foreign = { type: "example.com/ready", status: "True" };
   const pod = withStatus(aPod(), { conditions: [{ type: "PodResizePending", status: "True" }, foreign] });
@@ -282,7 +282,7 @@ test("resize conditions come after those of others and before the kubelet's, unt
   );
 });
 
-test("a pod with pod-level resources shows the allocated and, while running, the actual ones", () => {
+test("a pod with pod-level resources shows the allocated resources and, while running, the actual ones", () => {
   const resources = { requests: { cpu: "2", memory: "1Gi", "hugepages-2Mi": "4Mi" }, limits: { cpu: "2" } };
   const pod = aPod({ resources });
   const actualPodResources = { requests: { cpu: "1", memory: "1Gi" }, limits: { cpu: "1" } };
@@ -292,7 +292,7 @@ test("a pod with pod-level resources shows the allocated and, while running, the
   assert.deepEqual(generate({ pod, actualPodResources }).resources, resources);
 });
 
-test("a pod without pod-level resources shows its containers' sums and, while running, those of its cgroup", () => {
+test("a pod without pod-level resources shows its containers' sums and, while running, its cgroup's resources", () => {
   const resources = { requests: { cpu: "100m", "ephemeral-storage": "1Gi" }, limits: { cpu: "200m", memory: "1Gi" } };
   const limited = ["c", "d"].map((name) => aContainer(name, { resources }));
   const runs = (...names: readonly string[]) =>

@@ -20,7 +20,7 @@ function standing(pod: Pod, setting: DaemonSets | undefined, status?: PodStatus,
 const standings = (pod: Pod, status?: PodStatus, exists?: boolean) =>
   (["none", "selected", "all", undefined] as const).map((choice) => standing(pod, choice, status, exists)).join(" ");
 
-test("a new DaemonSet pod is a placeholder unless it is selected, or all are", () => {
+test("a new DaemonSet pod is a placeholder unless it, or every DaemonSet, is selected", () => {
   assert.equal(standings(ofDaemonSet()), "placeholder placeholder pod placeholder");
   assert.equal(standings(ofDaemonSet(), { phase: "Pending" }), "placeholder placeholder pod placeholder");
 });
@@ -37,7 +37,7 @@ test("selects pods by annotation, or by mounting a plugin directory unless the a
   assert.equal(standing(ofDaemonSet({}, { "graftlet.dev/run": "true" }), "none"), "placeholder", "none is none");
 });
 
-test("pods that no DaemonSet of the API group apps owns run, including static pods", () => {
+test("pods not owned by a DaemonSet of the API group apps run, including static pods", () => {
   const always = "pod pod pod pod";
   assert.equal(standings(aPod()), always);
   assert.equal(standings(aPod({}, { ownerReferences: [{ ...daemonSet, kind: "ReplicaSet" }] })), always);

@@ -69,7 +69,7 @@ describe("the DNS configuration of a pod", () => {
       assert.deepEqual(dns.warnings, []);
     });
   }
-  it("a pod's DNS falls back to the host's, with a warning on pod and node, without cluster DNS", () => {
+  it("without cluster DNS, a pod's DNS falls back to the host's, with a warning on pod and node", () => {
     const { config, warnings } = resolve({}, { clusterDNS: [] });
     assert.deepEqual(config.servers, host.servers);
     const text =
@@ -78,7 +78,7 @@ describe("the DNS configuration of a pod", () => {
       { reason: "MissingClusterDNS", message: `pod: "p_apps(uid-1)". ${text}`, nodeMessage: text },
     ]);
   });
-  it("a pod's DNS falls back to the host's on an isolated network, with a warning of its own", () => {
+  it("on an isolated network, a pod's DNS falls back to the host's, with a separate warning", () => {
     for (const dnsPolicy of ["ClusterFirst", "ClusterFirstWithHostNet"] as const) {
       const { config, warnings } = resolve({ dnsPolicy }, { isolated: true });
       assert.deepEqual({ ...config }, host);

@@ -43,7 +43,7 @@ for (const [what, text] of [
     assert.throws(() => envFileValue(`# ok\n${text}`, "Z"), /line 2/);
   });
 
-test("reports errors before the variable, and ignores errors after it", () => {
+test("reports errors in lines before the variable, and ignores errors after it", () => {
   assert.equal(envFileValue("A='x'\nnonsense", "A"), "x");
 });
 
@@ -60,7 +60,7 @@ test("rejects a line of more than 65535 bytes, and keeps the definitions before 
   assert.throws(() => envFileValue(`A='x'\n${longest}\r`, "B"), /line 2 has more than 65535 bytes/);
 });
 
-test("parsing takes linear time in the file's size, whatever its number of lines", () => {
+test("parsing time is linear in the file's size, regardless of the number of lines", () => {
   const began = performance.now();
   assert.equal(envFileValue(`${"\n".repeat(300_000)}A='x'`, "A"), "x");
   assert.ok(performance.now() - began < 10_000, "a moment, not minutes");
@@ -73,7 +73,7 @@ test("a file is parsed once for all variables; the first definition of a name co
   assert.ok(performance.now() - began < 10_000, "a moment, not minutes");
 });
 
-test("a value that is not UTF-8 is rejected, others in its file are not", () => {
+test("rejects a value that is not UTF-8, but not the other values in its file", () => {
   const bytes = Buffer.concat([Buffer.from("A='\u00e9'\nB='"), Buffer.from([0x61, 0xff]), Buffer.from("'\n")]);
   assert.equal(envFileValue(bytes, "A"), "\u00e9");
   assert.throws(() => envFileValue(bytes, "B"), { message: "the value of B is not UTF-8" });

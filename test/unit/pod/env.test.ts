@@ -203,7 +203,7 @@ describe("service variables", () => {
     KUBERNETES_PORT_443_TCP_PORT: "443",
     KUBERNETES_PORT_443_TCP_ADDR: "10.96.0.1",
   };
-  it("service variables have the API server's address as reached by pods, if it is not at its Service", () => {
+  it("service variables have the address at which pods reach the API server, if it is not that of its Service", () => {
     const elsewhere = { host: "api.example", port: 6443 };
     const expected = {
       KUBERNETES_SERVICE_HOST: "api.example",
@@ -261,7 +261,7 @@ describe("service variables", () => {
 });
 
 describe("environment references", () => {
-  it("environment references are listed once each, and optional only if all references are", () => {
+  it("each environment reference is listed once, as optional only if all its uses are optional", () => {
     const container = aContainer("c", {
       envFrom: [{ configMapRef: { name: "a", optional: true } }, { secretRef: { name: "s" } }],
       env: [

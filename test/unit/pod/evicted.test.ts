@@ -19,7 +19,7 @@ test("an evicted pod whose containers exit successfully is Succeeded, with a Dis
   assert.deepEqual([phase, reason, conditions?.length], ["Succeeded", undefined, 1]);
 });
 
-test("a pod past its deadline is Failed whatever its containers' exit codes", () => {
+test("a pod past its deadline is Failed regardless of its containers' exit codes", () => {
   const late = { reason: "DeadlineExceeded", message: "too long", disruption: undefined };
   const status = evictedStatus(aPod(), { phase: "Succeeded" }, late);
   assert.deepEqual(status, { phase: "Failed", reason: "DeadlineExceeded", message: "too long" });

@@ -51,7 +51,7 @@ test("TieredReservation sets memory.min for Guaranteed and memory.low for Bursta
   assert.deepEqual(podMemoryProtection(free.pod, 0), {});
 });
 
-test("applies to cgroup v2 with the feature gate only, and excludes reserved memory", () => {
+test("applies only to cgroup v2 with the feature gate, and excludes reserved memory", () => {
   const { pod, container } = sized({ memory: "100Mi" }, {});
   const of = (cgroupV2: boolean, isOn: boolean) =>
     containerResources({

@@ -23,12 +23,12 @@ describe("hostname of a pod", () => {
     assert.equal(podHostname(aPod({}, { name: "a".repeat(70) }), "").hostname, "a".repeat(63));
     assert.equal(podHostname(aPod({}, { name: `${"a".repeat(61)}-.b` }), "").hostname, "a".repeat(61));
   });
-  it("a pod's hostname is the host's own with hostNetwork, whatever the spec", () => {
+  it("with hostNetwork, a pod's hostname is the host's, regardless of the spec", () => {
     const asked = { hostNetwork: true, setHostnameAsFQDN: true, hostname: "h".repeat(60), subdomain: "s".repeat(60) };
     const pod = aPod(asked);
     assert.equal(kernelHostname(pod, podHostname(pod, "cluster.local")), "");
   });
-  it("a pod's hostname is fully qualified only with setHostnameAsFQDN, and only if it fits", () => {
+  it("a pod's hostname is fully qualified only if setHostnameAsFQDN is set and the name fits", () => {
     const named = { hostname: "h", domain: "s.default.svc.cluster.local" };
     assert.equal(kernelHostname(aPod(), named), "h");
     assert.equal(kernelHostname(aPod({ setHostnameAsFQDN: true }), named), "h.s.default.svc.cluster.local");
@@ -112,13 +112,13 @@ describe("cgroup path of a pod", () => {
     it(`a ${qos} pod has the ${driver} cgroup below that of its QoS class in ${root || "/"}`, () =>
       assert.equal(cgroupBelow(qosCgroup(qos, { driver, root, perQos: true }), "poda-b", driver), path));
   }
-  it("a pod's cgroup is left to the runtime without QoS cgroups", () => {
+  it("without QoS cgroups, the choice of a pod's cgroup is left to the runtime", () => {
     assert.equal(podCgroup("a-b", "Burstable", { driver: "cgroupfs", root: "", perQos: false }), "");
   });
 });
 
 describe("port mappings of a sandbox", () => {
-  it("port mappings are those of main containers, each once", () => {
+  it("port mappings come from main containers only, without duplicates", () => {
     const web = aContainer("web", {
       ports: [
         { containerPort: 80, hostPort: 8080, protocol: "TCP", name: "http" },

@@ -9,14 +9,14 @@ const sidecar = (container: Container): Container => ({ ...container, restartPol
 const podLevel = (containers: readonly Container[], initContainers: readonly Container[] = []) =>
   podOf("p", containers, { initContainers: [...initContainers], resources: { limits: { cpu: "4", memory: "4Gi" } } });
 
-test("Guaranteed pods can have resources of their own; with pod-level resources if the feature gate is on", () => {
+test("Guaranteed pods can have exclusive resources; pods with pod-level resources only if the feature gate is on", () => {
   const both = (pod: Pod) => [isPinned(pod, false), isPinned(pod, true)];
   assert.deepEqual(both(podOf("p", [asking("main", "2")])), [true, true]);
   assert.deepEqual(both(podLevel([burstable])), [false, true]);
   assert.deepEqual(both(podOf("p", [burstable])), [false, false]);
 });
 
-test("a container of a pod with pod-level resources has its own if its requests equal its limits", () => {
+test("a container of a pod with pod-level resources gets exclusive resources if its requests equal its limits", () => {
   const own = asking("main", "2");
   const pod = podLevel([own, burstable]);
   assert.deepEqual(ownRequests(pod, own), { cpu: "2", memory: "1Gi" });

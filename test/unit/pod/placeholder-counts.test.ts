@@ -9,7 +9,7 @@ const owner = (name: string) => ({ apiVersion: "apps/v1", kind: "DaemonSet", nam
 const pod = (uid: string, daemonSet: string, namespace = "kube-system") =>
   aPod({}, { uid, name: uid, namespace, ownerReferences: daemonSet === "" ? [] : [owner(daemonSet)] });
 
-test("counts placeholders by namespace and DaemonSet, sorted, with those that have lost their DaemonSet under no name", () => {
+test("counts placeholders by namespace and DaemonSet in sorted order; those that have lost their DaemonSet have an empty name", () => {
   const pods = [pod("1", "proxy"), pod("2", "agent", "logging"), pod("3", "proxy"), pod("4", ""), pod("5", "runs")];
   const statuses = { get: (uid: string) => (uid === "5" ? ({ phase: "Running" } as const) : placeholder) };
   assert.deepEqual(countPlaceholders(pods, statuses), [
@@ -19,7 +19,7 @@ test("counts placeholders by namespace and DaemonSet, sorted, with those that ha
   ]);
 });
 
-test("counts by the status in the object until the node has one of its own", () => {
+test("counts by the API object's status until the node has its own status", () => {
   const earlier = { ...pod("1", "proxy"), status: placeholder };
   assert.equal(countPlaceholders([earlier], { get: () => undefined }).length, 1);
   assert.equal(countPlaceholders([earlier], { get: () => ({ phase: "Running" }) }).length, 0);

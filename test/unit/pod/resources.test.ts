@@ -113,7 +113,7 @@ describe("a pod's requests and limits", () => {
     const pod = aPod({ containers: main, initContainers: [sidecar, sized("i", { cpu: "350m" })] });
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "450m");
   });
-  it("a pod's request includes pod overhead on request", () => {
+  it("a pod's request includes pod overhead if the caller asks for it", () => {
     const pod = aPod({ containers: main, overhead: { cpu: "50m", memory: "8Mi" } });
     assert.equal(podRequests(pod, { overhead: true })["cpu"], "350m");
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");
@@ -135,7 +135,7 @@ describe("pod-level resources", () => {
       limits: { cpu: "2", memory: "4Gi", "hugepages-2Mi": "8Mi" },
     },
   });
-  it("pod-level resources override those of the containers for resources that support it", () => {
+  it("pod-level resources override the containers' for resource types that support it", () => {
     const { cpu, memory, ...rest } = podRequests(pod, { overhead: true });
     assert.deepEqual([cpu, memory, rest], ["1500m", "2560Mi", {}]);
     assert.equal(podLimits(pod, { overhead: true })["cpu"], "3");

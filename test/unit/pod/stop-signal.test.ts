@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Signal } from "../../../src/gen/cri.ts";
 import { signalName, signalNamed, stopSignalOf } from "../../../src/pod/stop-signal.ts";
 
-test("each CRI signal has a name, from which it is found again", () => {
+test("each CRI signal has a name that maps back to it", () => {
   for (const signal of Object.values(Signal)) {
     const name = signalName(signal);
     const isDefault = signal === Signal.RUNTIME_DEFAULT || signal === Signal.UNRECOGNIZED;

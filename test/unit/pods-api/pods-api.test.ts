@@ -25,7 +25,7 @@ const schema = registry.getMessage("k8s.io.api.core.v1.Pod");
 assert.ok(schema);
 const decoded = (bytes: Uint8Array) => toJson(schema, fromBinary(schema, bytes)) as Record<string, unknown>;
 
-test("encodes quantities, times, ports and inlined messages as Kubernetes' protobuf has them", () => {
+test("encodes quantities, times, ports and inlined messages as Kubernetes' protobuf does", () => {
   const pod: Pod = aPod(
     {
       containers: [
@@ -119,7 +119,7 @@ async function rig(t: TestContext) {
 const answer = <Response>(call: (reply: (error: ServiceError | null, response: Response) => void) => unknown) =>
   new Promise<Response>((resolve, reject) => call((error, response) => (error ? reject(error) : resolve(response))));
 
-test("lists pods by UID, and gets one, with their latest statuses", async (t) => {
+test("lists pods by UID and gets a single pod, with the latest statuses", async (t) => {
   const { table, client } = await rig(t);
   table.status.writer.set("a", { phase: "Running" });
   const { pods } = await answer<ListPodsResponse>((reply) => client.listPods({}, reply));
@@ -132,7 +132,7 @@ test("lists pods by UID, and gets one, with their latest statuses", async (t) =>
   await assert.rejects(get("c"), { code: status.NOT_FOUND, details: "pod with UID c not found" });
 });
 
-test("a watch begins with all pods, followed by each change, and by one deletion of a finished pod", async (t) => {
+test("a watch begins with all pods, followed by each change, and reports the deletion of a finished pod once", async (t) => {
   const { table, add, watch } = await rig(t);
   const { events, until } = watch();
   await until(3);
@@ -150,7 +150,7 @@ test("a watch begins with all pods, followed by each change, and by one deletion
   assert.deepEqual(further, [...ofPod, "MODIFIED name-a Running"]);
 });
 
-test("ends a watch whose client does not read, and leaves the others", async (t) => {
+test("ends a watch whose client does not read, but no other", async (t) => {
   const { table, watch, dropped } = await rig(t);
   const [slow, other] = [watch(), watch()];
   await Promise.all([slow.until(3), other.until(3)]);
@@ -171,7 +171,7 @@ test("ends a watch whose client does not read, and leaves the others", async (t)
   assert.equal(dropped(), 1);
 });
 
-test("serves a bounded number of watches", async (t) => {
+test("limits the number of watches", async (t) => {
   const { watch } = await rig(t);
   const watches = Array.from({ length: 51 }, watch);
   const failed = () => watches.filter(({ events }) => events.includes(`error ${status.RESOURCE_EXHAUSTED}`));

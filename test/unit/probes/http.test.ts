@@ -178,7 +178,7 @@ test("probe errors use Go's wording", async (t) => {
   assert.deepEqual(await probe(port), { kind: "failure", output: `Get "http://${podIP}:${port}": EOF` });
 });
 
-test("a response that ends within its body is an error, not a failure", async (t) => {
+test("a response that ends in the middle of its body is an error, not a failure", async (t) => {
   const port = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part");

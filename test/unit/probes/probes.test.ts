@@ -54,7 +54,7 @@ test("verdicts change only at their thresholds", async () => {
   assert.deepEqual(new Set(state.told), new Set(["Unhealthy"]));
 });
 
-test("the first probe runs after the initial delay, independent of the target's clock", async () => {
+test("the first probe runs after the initial delay, regardless of the target's clock", async () => {
   for (const offsetMs of [0, 3_600_000, -3_600_000]) {
     const { probes, pod, clock, state, run, ready } = rig({
       probe: { initialDelaySeconds: 25, periodSeconds: 10 },
@@ -93,7 +93,7 @@ test("a new container does not inherit the old one's streak", async () => {
   assert.equal(ready(second), "Success", "one failure of two: the old container's does not count");
 });
 
-test("a container that does not run is not ready, without a wake or a probe, and recovers when it runs again", async () => {
+test("a container that is not running is not ready, wakes nothing and is not probed; it recovers when it runs again", async () => {
   for (const [restartPolicy, exitCode] of [
     ["Always", 0],
     ["Never", 1],
@@ -223,7 +223,7 @@ test("containers without a readiness probe have no verdict", () => {
   assert.equal(probes.readiness("unknown", "c", "x"), undefined);
 });
 
-test("remove, the end of the pod's record and the end of run stop the workers", async () => {
+test("remove(), the end of the pod's record and the end of run() stop the workers", async () => {
   for (const end of ["remove", "row", "run"] as const) {
     const { probes, endRow, pod, clock, state, run } = rig();
     run();
@@ -267,7 +267,7 @@ async function linked(probe: Partial<Probe>) {
   };
 }
 
-test("while the target is unreachable nothing is probed and ready containers stay ready", async () => {
+test("while the target is unreachable, nothing is probed and ready containers stay ready", async () => {
   await using t = await linked({ failureThreshold: 1 });
   t.link.cut();
   t.state.answers = false;
@@ -311,7 +311,7 @@ test("a refused connection is a failure while the link is up", async () => {
   assert.deepEqual([ready(id), state.told], ["Failure", ["Unhealthy"]]);
 });
 
-test("after a reconnect probes start again, spread over a period, ignoring earlier failures", async () => {
+test("after a reconnect, probes start again, spread over a period, ignoring earlier failures", async () => {
   await using t = await linked({ failureThreshold: 2 });
   t.state.exitCode = 1;
   await t.clock.advance(10_000);

@@ -98,7 +98,7 @@ test("rejects a target where a kubelet responds, and releases the root directory
   await using _claim = await claimTarget(deps(), node, never);
 });
 
-test("ignores other listeners on the kubelet's port: no HTTP, or no response", async () => {
+test("ignores listeners on the kubelet's port that do not speak HTTP or do not respond", async () => {
   for (const answer of ["SSH-2.0-x\r\n", undefined]) {
     const { clock, host, deps } = machine();
     await using _other = await listening(host, answer);
@@ -108,7 +108,7 @@ test("ignores other listeners on the kubelet's port: no HTTP, or no response", a
   }
 });
 
-test("allows nodes that share their runtime to coexist, but not an exclusive one", async () => {
+test("allows nodes that share their runtime to coexist, but not with a node that uses it exclusively", async () => {
   const { host, deps } = machine();
   const says = (who: string) => `HTTP/1.1 200 OK\r\nServer: ${who}\r\nContent-Length: 2\r\n\r\nok`;
   const refused = { code: "failed_precondition", message: /RuntimeInUse/ };
@@ -124,7 +124,7 @@ test("allows nodes that share their runtime to coexist, but not an exclusive one
   await assert.rejects(claimTarget(deps("shared"), node, never), refused);
 });
 
-test("ignores its own process's health endpoint, and that of nodes with other runtimes", async () => {
+test("ignores the health endpoints of its own process and of nodes with other runtimes", async () => {
   const { host, deps } = machine();
   const says = (who: string, instance: string) =>
     `HTTP/1.1 200 OK\r\nServer: ${who}\r\nGraftlet-Instance: ${instance}\r\nContent-Length: 2\r\n\r\nok`;

@@ -24,7 +24,7 @@ const kubelet = { port: 10_251 };
 const asked = { nodeIPs: [], kubeletAddress: service, kubelet };
 const leading = [{ port: 10_250, targetPort: 10_251 }];
 
-test("returns the Service's addresses and port unless --node-ip is set; none if the machine's are used", async () => {
+test("returns the Service's addresses and port unless --node-ip is set, and none if the machine's addresses are used", async () => {
   const clusterIPs = ["10.0.0.9", "fd00::9"];
   const deps = inPod(() => ({
     metadata: { name: "kubelet" },

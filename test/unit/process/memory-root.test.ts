@@ -23,7 +23,7 @@ function machine({ showsMounts = true, isRemote = true } = {}) {
   return { host, lines, check };
 }
 
-test("refuses a root directory on a file system in memory, existing or not, and names the field to set", async () => {
+test("rejects a root directory on an in-memory file system, existing or not, and names the field to set", async () => {
   const { check } = machine();
   const error = await check("/var/lib/kubelet").catch((why: unknown) => why);
   assert.ok(error instanceof TargetError);
@@ -40,11 +40,11 @@ test("accepts a root directory on a disk, and one whose file system is not known
   await machine({ showsMounts: false }).check("/var/lib/kubelet");
 });
 
-test("does not check the root directory of a node on graftlet's own machine, as a kubelet does not", async () => {
+test("does not check the root directory of a node on graftlet's own machine, just as a kubelet does not", async () => {
   await machine({ isRemote: false }).check("/var/lib/kubelet");
 });
 
-test("only warns about a root directory in memory that the node has already", async () => {
+test("only warns if the node already has a root directory in memory", async () => {
   const { host, lines, check } = machine();
   const record = (node: string) =>
     host.files.put("/var/lib/kubelet/graftlet/node.json", { data: JSON.stringify({ version: 1, node, made: [] }) });

@@ -161,7 +161,7 @@ function start({ local = false } = {}) {
   return { clock, host, machine, runtime, link, api, readiness, run, stop, cut, mend };
 }
 
-test("restarts the node after its target rebooted while unreachable, reports it, and starts its pod once, on its own volumes", async () => {
+test("after its target rebooted while unreachable, restarts the node, reports the reboot, and starts its pod once, with the pod's volumes", async () => {
   const t = start();
   let end = "none";
   const first = t.run().then((how) => (end = how));
@@ -320,7 +320,7 @@ test("retries a target that is too slow to be locked while its link is up", asyn
   await heals(t, running);
 });
 
-test("fails with the error's sentence if the target is the local machine", async () => {
+test("fails with the error's message if the target is the local machine", async () => {
   const t = start({ local: true });
   t.host.program("sh", () => 101);
   await assert.rejects(t.run(), { code: "failed_precondition", message: /RuntimeInUse/ });

@@ -141,7 +141,7 @@ test("isolates the node if sshd forbids remote forwarding", async () => {
   assert.deepEqual(settled, { isolated: true, obstacle: "sshd forwards no sockets" });
 });
 
-test("outside of a Pod, tunnels only if graftlet itself reaches Services", async () => {
+test("outside a Pod, tunnels only if graftlet itself can reach Services", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
@@ -164,7 +164,7 @@ test("waits for the API server before deciding; a standalone node makes no decis
 });
 
 for (const claimed of ["tunneled", "new"] as const)
-  test(`keeps a node isolated by its Node's annotation if the record is changed from isolated to ${claimed}`, async () => {
+  test(`keeps a node isolated according to its Node's annotation if the record is changed from isolated to ${claimed}`, async () => {
     const t = setUp({ programs: ["python3"] });
     assert.equal((await t.start())?.isolated, true);
     t.shown.annotations = {};

@@ -7,7 +7,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const { signal } = new AbortController();
 
-test("writes an event about the Node for a failed start, and counts a repeated one", async () => {
+test("emits an event about the Node for a failed start, and updates that event if the failure repeats", async () => {
   const client = fakeClient(() => ({}));
   const failures = createSetupFailures({ nodeName: "n1", clock: fakeClock(), log: silent });
   await failures.record({ client, standalone: false, error: new Error("the port is taken") }, signal);
@@ -28,7 +28,7 @@ test("writes an event about the Node for a failed start, and counts a repeated o
   assert.match(patch?.path ?? "", /^\/api\/v1\/namespaces\/default\/events\/n1\./);
 });
 
-test("writes nothing for a standalone node, or one that was stopped", async () => {
+test("emits no event for a standalone node, or one that was stopped", async () => {
   const client = fakeClient(() => ({}));
   const failures = createSetupFailures({ nodeName: "n1", clock: fakeClock(), log: silent });
   const error = new Error("stopped");

@@ -31,7 +31,7 @@ const faults: Readonly<Record<string, () => void>> = {
   "a closed pipe": () => void spawn("true").stdin.write("x".repeat(1 << 20)),
   "a rejected promise": () => void Promise.reject(new Error("nobody awaits")),
   "a timer": () => void clock.after(1, () => void JSON.parse("{")),
-  "a handler of connections": () => {
+  "a connection handler": () => {
     const server = createServer(() => void JSON.parse("{")).listen(0, "127.0.0.1", () => {
       connect((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => undefined);
     });
@@ -62,7 +62,7 @@ const ended = (name: string, isAtFault: boolean) =>
     (error: unknown) => say(`${name} fails: ${messageOf(error)}`),
   );
 
-if (fault === "an error outside of all nodes") clock.after(20, () => void JSON.parse("{"));
+if (fault === "an error outside all nodes") clock.after(20, () => void JSON.parse("{"));
 const both = [ended("a", true), ended("b", false)];
 await clock.sleep(500);
 stop.abort();

@@ -16,7 +16,7 @@ for (const [fault, message] of [
   ["a closed pipe", /EPIPE|ECONNRESET/],
   ["a rejected promise", /nobody awaits/],
   ["a timer", /JSON/],
-  ["a handler of connections", /JSON/],
+  ["a connection handler", /JSON/],
 ] as const)
   test(`an unhandled error from ${fault} stops only the work in which it occurred`, () => {
     const { status, said, complaint } = processWith(fault);
@@ -28,7 +28,7 @@ for (const [fault, message] of [
   });
 
 for (const [fault, reason] of [
-  ["an error outside of all nodes", /^graftlet: unhandled error: SyntaxError: .* at .*unhandled-errors-entry\.ts:\d+/],
+  ["an error outside all nodes", /^graftlet: unhandled error: SyntaxError: .* at .*unhandled-errors-entry\.ts:\d+/],
   ["an assertion failure in Node.js", /^graftlet: unhandled error \(node a\): Error: this is a bug in Node\.js at /],
   ["a failed memory allocation", /^graftlet: unhandled error \(node a\): RangeError: Array buffer allocation failed/],
   ["endless errors", /^graftlet: unhandled error \(node a\): SyntaxError/],

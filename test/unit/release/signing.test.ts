@@ -13,7 +13,7 @@ import { provenanceOf } from "../../../tools/release/statements.ts";
 
 const digest = `sha256:${"a".repeat(64)}`;
 
-test("a signature covers one digest, by one key", () => {
+test("a signature is valid for one digest and one key only", () => {
   const key = newKey();
   const payload = signingPayload("ghcr.io/graftlet/graftlet", digest);
   const signature = signatureOf(payload, key);
@@ -23,7 +23,7 @@ test("a signature covers one digest, by one key", () => {
   assert.equal(attachedTag(digest, "sig"), `sha256-${"a".repeat(64)}.sig`);
 });
 
-test("opens an attestation only with the right key and if it is unmodified", () => {
+test("opens an attestation only if the key is right and the attestation is unmodified", () => {
   const key = newKey();
   const source = { version: "0.1.0", revision: "c".repeat(40), date: 0, notes: "" };
   const statement = provenanceOf([{ name: "a", sha256: "a".repeat(64) }], source, "https://localhost/test");

@@ -35,7 +35,7 @@ const commandsOf = (name: string) => jobsOf(name).flatMap(({ steps }) => steps.f
 describe("the workflows of continuous integration and releases", () => {
   const names = globSync("*.yml", { cwd: join(root, ".github", "workflows") });
 
-  test("refers to each action by a commit with its release in a comment, the same one everywhere", () => {
+  test("pins each action to the same commit everywhere, with its release in a comment", () => {
     const commits = new Map<string, string>();
     for (const name of names)
       for (const [, used = ""] of textOf(`.github/workflows/${name}`).matchAll(/uses: (.*)$/gm)) {
@@ -47,7 +47,7 @@ describe("the workflows of continuous integration and releases", () => {
     assert.ok(commits.has("actions/checkout"));
   });
 
-  test("each step is an action, a make target, .ci/run, or installs Debian packages", () => {
+  test("each step runs an action, a make target or .ci/run, or installs Debian packages", () => {
     const targets = new Set(
       [...textOf("Makefile").matchAll(/^([a-z][a-z -]*):/gm)].flatMap(([, all = ""]) => all.split(" ")),
     );

@@ -24,7 +24,7 @@ test("encodes numbers as zigzag varints, like Go's encoding/binary", () => {
   assert.deepEqual([...encodeMessage({ kind: "error", connection: 3n, text: "EOF" }, 1n)], [2, 6, 6, 69, 79, 70]);
 });
 
-test("ignores messages between servers and rejects malformed ones", () => {
+test("ignores messages between servers and rejects malformed messages", () => {
   assert.equal(decodeMessage(Buffer.from([2, 0, 8, 97])), undefined);
   assert.throws(() => decodeMessage(Buffer.from([0x80])), /malformed remotedialer message/);
   assert.throws(() => decodeMessage(Buffer.from([2, 0, 16, 1, 2, 3])), /truncated/);

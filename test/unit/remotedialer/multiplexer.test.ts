@@ -61,7 +61,7 @@ test("resumes every paused connection once the tunnel has capacity again", async
   await t.until("what both say then", () => t.said(1n).length === 2 && t.said(2n).length === 2);
 });
 
-test("keeps a connection that the server paused paused while the tunnel has capacity", async () => {
+test("a connection paused by the server stays paused even while the tunnel has capacity", async () => {
   using t = await rig((socket) => socket.on("data", () => socket.write("said")));
   t.dial(1n);
   t.carrier.handle({ kind: "pause", connection: 1n });
@@ -101,7 +101,7 @@ test("keeps graftlet's pause after the server resumes, and does not end the serv
   assert.deepEqual(controls(t), ["pause", "pause", "resume"]);
 });
 
-test("closes connections that the kubelet still drains when the session ends, at the latest", async () => {
+test("closes connections that the kubelet is still draining no later than the end of the session", async () => {
   using t = await rig((socket) => socket.pause());
   t.dial(1n);
   const block = Buffer.alloc(2 ** 20);

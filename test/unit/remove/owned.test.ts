@@ -70,7 +70,7 @@ test("in a shared runtime, only the node label decides", () => {
   assert.deepEqual(strangers, []);
 });
 
-test("in an exclusive runtime, a pod's directory counts too, unless it has another node's label or is static", () => {
+test("in an exclusive runtime, a pod's directory also proves ownership, unless the pod has another node's label or is static", () => {
   const { shown, strangers } = owned({
     ...runtimeWith(
       { name: "mine", uid: uid(1), source: "api" },

@@ -11,7 +11,7 @@ const additions = (more: Partial<ContainerAdditions>): ContainerAdditions => ({
   ...more,
 });
 
-test("joins the additions of several managers; the first variable and annotation of a name takes precedence", () => {
+test("joins the additions of several managers; of variables or annotations with the same name, the first takes precedence", () => {
   const joined = joinAdditions([
     undefined,
     additions({ environment: new Map([["A", "1"]]), annotations: { a: "1" }, cdiDevices: ["v/c=0"] }),

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { observe } from "../../fakes/pods.ts";
 import { podOf, preparerIn, signal } from "./preparer.ts";
 
-test("uses the files created ahead in a new sandbox, and writes only the content of the hosts file", async (t) => {
+test("in a new sandbox, uses the files created in advance and writes only the content of the hosts file", async (t) => {
   const root = await mkdtemp(join(tmpdir(), "graftlet-files-"));
   t.after(() => rm(root, { recursive: true }));
   const { configure, preparer, applied } = preparerIn(root);

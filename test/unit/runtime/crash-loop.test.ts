@@ -44,7 +44,7 @@ test("the first restart is immediate, then 10 s, 20 s, 40 s … five minutes aft
   assert.deepEqual(waits, [0, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]);
 });
 
-test("a low maximum applies from the first wait on; ten minutes of running still reset it", async () => {
+test("a low maximum applies from the first wait on; ten minutes of running still reset the back-off", async () => {
   const { clock, endsAndWaits } = rig(0, 4_000);
   assert.deepEqual([await endsAndWaits(), await endsAndWaits(), await endsAndWaits()], [0, 4_000, 4_000]);
   await clock.advance(9 * minutes);

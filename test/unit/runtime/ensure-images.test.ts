@@ -12,7 +12,7 @@ const start = {
   sandbox: { id: "s", config: PodSandboxConfig.fromPartial({}) },
 } as unknown as Parameters<typeof ensureImages>[1];
 
-test("pulls the images of volumes before the container's", async () => {
+test("pulls the images of volumes before the container's image", async () => {
   const calls: string[] = [];
   const volumes = new Map([["v", ImageSpec.fromPartial({ image: "data:1" })]]);
   const puller = {

@@ -80,7 +80,7 @@ test("exec: the output of a failed command is truncated for the pod's status", a
   assert.match(failure ?? "", /exited with 1: e{10240}, message: "o{10240}"$/);
 });
 
-test("httpGet: sends the kubelet's request; any response is a success, none a failure", async (t) => {
+test("httpGet: sends the kubelet's request; any response is a success, no response is a failure", async (t) => {
   const seen: IncomingMessage[] = [];
   const port = await serve(t, (request, response) => {
     seen.push(request);

@@ -50,7 +50,7 @@ function setUp(...volumes: readonly Volume[]) {
 }
 
 describe("image volumes", () => {
-  it("image volumes are those that the container mounts, each once", () => {
+  it("image volumes are listed only if the container mounts them, each once", () => {
     const volumes = [
       aVolume("i", "one:1"),
       aVolume("j", "two:1"),
@@ -69,7 +69,7 @@ describe("image volumes", () => {
       "the node itself sets up the others alone",
     );
   });
-  it("image volumes are pulled according to their policies, for the pod", async () => {
+  it("image volumes are pulled according to their policies, on behalf of the pod", async () => {
     const { runtime, events, ensure } = setUp(aVolume("there", "one:1"), aVolume("new", "two"));
     const one = runtime.addImage("one:1");
     runtime.offerImage("two:latest");
@@ -85,7 +85,7 @@ describe("image volumes", () => {
       'Pod Pulling: Pulling image "two"',
     ]);
   });
-  it("image volumes keep the container waiting if unavailable, but not the other images", async () => {
+  it("image volumes keep the container waiting if unavailable, but other images are still pulled", async () => {
     const { events, runtime, ensure } = setUp(aVolume("gone", "one:1", "Never"), aVolume("new", "two:1"));
     runtime.offerImage("two:1");
     await assert.rejects(ensure("gone", "new"), (error: unknown) => {

@@ -240,7 +240,7 @@ describe("pulls with pull secrets", () => {
     );
     assert.doesNotMatch(lines.join(), /hunter2/);
   });
-  it("pull secrets are reported as one failure with each text once if all fail", async () => {
+  it("if all pull secrets fail, they are reported as a single failure with each distinct text once", async () => {
     const { runtime, ensure, events } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     runtime.failNext("pullImage", new CodedError("permission_denied", "denied"));
     runtime.failNext("pullImage", new CodedError("unknown", "nothing there"));
@@ -248,7 +248,7 @@ describe("pulls with pull secrets", () => {
     assert.deepEqual((await failure(ensure({ image }, { imagePullSecrets }))).slice(0, 2), ["ErrImagePull", text]);
     assert.equal(events.at(-1), `${at} Warning Failed: Failed to pull image "${image}": ${text}`);
   });
-  it("pull secrets are reported as one failure with the runtime's reason if the registry is unavailable", async () => {
+  it("with several pull secrets, an unavailable registry is reported as a single failure, with the runtime's reason", async () => {
     const { runtime, ensure } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     for (let times = 0; times < 2; times += 1)
       runtime.failNext("pullImage", new RuntimeError("unknown", "RegistryUnavailable", "RegistryUnavailable: down"));
@@ -257,7 +257,7 @@ describe("pulls with pull secrets", () => {
       `image pull failed for ${image} because the registry is unavailable: down`,
     ]);
   });
-  it("pull secrets are named if missing, and the pull continues without them", async () => {
+  it("missing pull secrets are named, and the pull continues without them", async () => {
     const { runtime, ensure, pulls, events } = setUp();
     runtime.offerImage(image);
     await ensure({ image }, { imagePullSecrets });
@@ -270,7 +270,7 @@ describe("pulls with pull secrets", () => {
       "pod Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (one, two); attempting to pull the image may not succeed.",
     );
   });
-  it("pull secrets fail the pull if they cannot be parsed, without revealing their content", async () => {
+  it("a pull secret that cannot be parsed fails the pull, without revealing its content", async () => {
     const broken: Secret = {
       ...login("one", "ann"),
       data: { ".dockerconfigjson": Buffer.from("hunter2").toString("base64") },
@@ -301,7 +301,7 @@ describe("progress events of long pulls", () => {
     return { ...setUp({ images, clock }), clock };
   };
 
-  it("a long pull is reported after 30 s, then every minute, and not after its end", async () => {
+  it("a long pull is reported after 30 s, then every minute until it ends", async () => {
     const { clock, events, ensure } = slow(100_000, {
       bytes: 1_234_567,
       totalBytes: 2_600_000,
@@ -320,7 +320,7 @@ describe("progress events of long pulls", () => {
     assert.equal(clock.pending, 0);
   });
 
-  it("a long pull is reported without an unknown total, and not at all without progress from the runtime", async () => {
+  it("a long pull is reported without the total if it is unknown, and not at all if the runtime reports no progress", async () => {
     const unsized = slow(40_000, { bytes: 5_000_000, layers: 2, layersDone: 0 });
     const ensured = unsized.ensure();
     await unsized.clock.advance(40_000);
@@ -334,7 +334,7 @@ describe("progress events of long pulls", () => {
   });
 });
 
-test("counts each requested image with its outcome", async () => {
+test("counts requested images by outcome", async () => {
   const counted: string[] = [];
   const ensured = (...of: readonly unknown[]) => void counted.push(of.map(String).join(" "));
   const { ensure, runtime } = setUp({ measures: { ...unmeasured.pulls, ensured } });

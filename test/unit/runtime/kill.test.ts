@@ -75,7 +75,7 @@ test("a pod known only to the runtime gets events but runs no hook", async () =>
   );
 });
 
-test("stops running containers concurrently, then all sandboxes; leaves exited ones alone", async () => {
+test("stops running containers concurrently, then all sandboxes, and leaves exited containers alone", async () => {
   const { calls, events, runtime, deps } = rig();
   const [a, b, ended] = [
     aStatus(aContainer("a"), running),
@@ -148,7 +148,7 @@ const preStop = aContainer("c", { lifecycle: { preStop: hook } });
 const hookTimes: readonly (readonly [string, number, number, number])[] = [
   ["the container gets the rest of it", 3, 10, 7],
   ["the container gets at least two seconds", 9, 10, 2],
-  ["a hook that does not end is abandoned at its end", 3600, 10, 2],
+  ["a hook that does not end is abandoned when the period ends", 3600, 10, 2],
 ];
 for (const [what, takes, graceSeconds, left] of hookTimes) {
   test(`the preStop hook runs within the grace period: ${what}`, async () => {
@@ -180,7 +180,7 @@ test("a failed preStop hook is reported without its output, and the container st
   ]);
 });
 
-test("runs no hook without time for one", async () => {
+test("runs no hook if there is no time for it", async () => {
   const ran: unknown[] = [];
   const { deps } = rig({ run: async (what) => void ran.push(what) });
   const observed = observe([aSandbox()], [aStatus(preStop, running)]);
@@ -235,7 +235,7 @@ test("a sidecar does not wait for containers that are not running", async () => 
   assert.deepEqual(calls, ["0 s1 10", "stop sandbox box"]);
 });
 
-test("a shortened grace period during a hook interrupts the kill, to be retried", async () => {
+test("shortening the grace period during a hook interrupts the kill, which is then retried", async () => {
   const { calls, clock, deps } = rig();
   const stop = new AbortController();
   const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: 600 });

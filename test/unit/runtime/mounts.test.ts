@@ -5,7 +5,7 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const persistent = (plugin: string) => ({ name: "pv", plugin, isDevice: false });
 
-test("SELinux: relabels CSI volumes and claims, except read-only, hostPath and NFS ones", () => {
+test("SELinux: relabels CSI volumes and claims, except those that are read-only, hostPath or NFS", () => {
   const volumes = {
     claim: { readOnly: false, persistent: persistent("kubernetes.io/csi") },
     "claim-ro": { readOnly: true, persistent: persistent("kubernetes.io/csi") },

@@ -36,7 +36,7 @@ function rig(context: TestContext) {
 const laterMs = 5 * 60_000;
 
 describe("node credentials", () => {
-  it("node credentials are read from the first Docker configuration, again after five minutes", async (context) => {
+  it("node credentials are read from the first Docker configuration, and again after five minutes", async (context) => {
     const { put, users, clock } = rig(context);
     assert.deepEqual(await users(), []);
     put("home/.dockercfg", auths("old"));

@@ -18,7 +18,7 @@ function planFor(containers: readonly Container[], more: Parameters<typeof planP
   return { statuses, steps: planPod(pod, observe([aSandbox()], statuses), { actualResources, ...more }) };
 }
 
-test("a container with its allocated resources, in any notation, is left alone", () => {
+test("a container that already has its allocated resources, in any notation, is left alone", () => {
   const same = aContainer("c", { resources: has("0.1", "65536Ki") });
   assert.deepEqual(planFor([same]).steps, []);
 });
@@ -69,7 +69,7 @@ test("running sidecars and init containers are resized before main containers ha
   ]);
 });
 
-test("changed pod-level resources resize the pod and its containers without resources of their own", () => {
+test("changed pod-level resources resize the pod and those containers that have no resources of their own", () => {
   const c = aContainer("c", { resources: { requests: { cpu: "10m" } } });
   const pod = aPod({ containers: [c], resources: has("2", "1Gi") });
   const seen = observe([aSandbox()], [aStatus(c, running)]);

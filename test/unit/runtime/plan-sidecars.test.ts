@@ -29,7 +29,7 @@ describe("starts and restarts of sidecars", () => {
   const s2 = aStatus(sidecar("s2"), running);
   const c = aStatus(aContainer("c"), running);
 
-  it("sidecars start in order, and the next one follows while they run", () => {
+  it("sidecars start in order, each as soon as the one before it runs", () => {
     assert.deepEqual(after(), inSandbox("start init i1"));
     assert.deepEqual(after(i1), inSandbox("start init s1"));
     assert.deepEqual(after(i1, s1), inSandbox("start init i2"));
@@ -37,7 +37,7 @@ describe("starts and restarts of sidecars", () => {
     assert.deepEqual(after(i1, s1, i2, s2), inSandbox("start c"));
     assert.deepEqual(after(i1, s1, i2, s2, c), []);
   });
-  it("sidecars always restart, whatever the pod's policy, before and after the main containers end", () => {
+  it("sidecars always restart, regardless of the pod's policy, before and after the main containers end", () => {
     const over = aStatus(sidecar("s1"), exited);
     assert.deepEqual(after(i1, over), inSandbox("start init s1"));
     assert.deepEqual(after(i1, over, aStatus(aContainer("i2"), running)), inSandbox("start init s1"));
@@ -56,7 +56,7 @@ describe("starts and restarts of sidecars", () => {
     const text = 'kill s1: Init container is in "unknown" state, try killing it before restart';
     assert.deepEqual(after(i1, lost, i2, s2, c), [text, ...inSandbox("start init s1")]);
   });
-  it("sidecars are replaced if their image changed, also with Never", () => {
+  it("sidecars are replaced if their image changed, even with restartPolicy Never", () => {
     const old = aStatus(sidecar("s2", { image: "busybox:1" }), running);
     const text = "kill s2: Init container s2 definition changed";
     assert.deepEqual(after(i1, s1, i2, old, c), [text, ...inSandbox("start init s2")]);
@@ -81,11 +81,11 @@ describe("sidecars and their probes", () => {
       failedProbe: (_name, id) => condemned[id],
     });
 
-  it("sidecars let the next one wait for their startup probe", () => {
+  it("sidecars make the next one wait for their startup probe", () => {
     assert.deepEqual(after([s1], []), []);
     assert.deepEqual(after([s1], [s1.id]), inSandbox("start init s2"));
   });
-  it("sidecars restart after a failed startup probe, and let nothing after them start", () => {
+  it("sidecars restart after a failed startup probe, and block the start of everything after them", () => {
     assert.deepEqual(after([s1], [], { [s1.id]: "startup" }), [
       "kill s1: Init container s1 failed startup probe (3 s)",
       ...inSandbox("start init s1"),
@@ -103,7 +103,7 @@ describe("ephemeral containers", () => {
   const pod = aPod({ ephemeralContainers: [aContainer("e1"), aContainer("e2")] });
   const c = aStatus(aContainer("c"), running);
   const started = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
-  it("ephemeral containers start once in an existing sandbox, whatever their exit code", () => {
+  it("ephemeral containers start once in an existing sandbox, regardless of their exit code", () => {
     assert.deepEqual(started(c), inSandbox("start ephemeral e1", "start ephemeral e2"));
     const failed = aStatus(aContainer("e1"), exited, { exitCode: 1 });
     assert.deepEqual(started(c, failed), inSandbox("start ephemeral e2"));

@@ -28,7 +28,7 @@ describe("planning a pod's sandbox", () => {
       "start c in it",
     ]);
   });
-  it("emits no SandboxChanged event if only containers are left of the pod", () => {
+  it("emits no SandboxChanged event if only containers of the pod are left", () => {
     assert.deepEqual(plan(aPod(), observe([], [aStatus(aContainer("c"), running)])), [
       "kill pod",
       "run sandbox 0",
@@ -87,7 +87,7 @@ describe("planning init containers", () => {
   const init = [aContainer("i1"), aContainer("i2")];
   const pod = aPod({ initContainers: init, restartPolicy: "OnFailure" });
   const after = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
-  it("runs init containers one after another, then the main ones", () => {
+  it("runs init containers one after another, then the main containers", () => {
     assert.deepEqual(after(), ["use sandbox 0", "start init i1"]);
     assert.deepEqual(after(aStatus(aContainer("i1"), running)), []);
     assert.deepEqual(after(aStatus(aContainer("i1"), exited)), ["use sandbox 0", "start init i2"]);
@@ -100,12 +100,12 @@ describe("planning init containers", () => {
     const over = { ...pod, spec: { ...pod.spec, restartPolicy: "Never" } };
     assert.deepEqual(plan(over, observe([aSandbox()], [failed])), ["kill pod"]);
   });
-  it("counts OOM-killed init containers as failed, whatever their exit code", () => {
+  it("counts OOM-killed init containers as failed, regardless of their exit code", () => {
     const killed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled" });
     const always = { ...pod, spec: { ...pod.spec, restartPolicy: "Always" } };
     assert.deepEqual(plan(always, observe([aSandbox()], [killed])), ["use sandbox 0", "start init i1"]);
   });
-  it("decides restarts by exit code, also after an OOM kill", () => {
+  it("decides restarts by exit code, even after an OOM kill", () => {
     const killed = (exitCode: number) => aStatus(aContainer("i1"), exited, { reason: "OOMKilled", exitCode });
     assert.deepEqual(after(killed(0)), ["kill pod"]);
     assert.deepEqual(after(killed(137)), ["use sandbox 0", "start init i1"]);
@@ -147,7 +147,7 @@ describe("leftover containers of an earlier sandbox", () => {
   it("leftover containers do not let a sidecar start before the init containers ahead of it", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(side, exited)]), []);
   });
-  it("leftover containers do not let a main container start first because it was created and never started", () => {
+  it("leftover containers do not let a main container that was created but never started start early", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(aContainer("c"), created)]), []);
   });
   it("leftover containers are removed in a pass that has other steps", () => {

@@ -89,7 +89,7 @@ describe("credential provider plugins", () => {
     ["Registry", "one-1", "one-2"],
     ["Global", "one-1", "one-1"],
   ] as const) {
-    it(`credential provider plugins have their ${cacheKeyType} response cached for those images and for its duration`, async () => {
+    it(`credential provider plugins with cache key type ${cacheKeyType} have their response cached for those images and for its duration`, async () => {
       const { users, next, clock, asked } = rig();
       Object.assign(next, { cacheKeyType, cacheMs: 10_000 });
       const seen = [await users(), await users(), await users("registry.test/team/b"), await users("a.mirror.test/x")];

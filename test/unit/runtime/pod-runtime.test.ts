@@ -31,7 +31,7 @@ test("the RuntimeClass selects the sandbox's handler; without one the runtime's 
   }
 });
 
-test("without its RuntimeClass a pod gets no sandbox, with the kubelet's event, until it exists", async () => {
+test("until its RuntimeClass exists, a pod gets no sandbox, only the kubelet's event", async () => {
   const classes = new Map<string, string>();
   const handler = async (name: string) => {
     const found = classes.get(name);
@@ -51,7 +51,7 @@ test("without its RuntimeClass a pod gets no sandbox, with the kubelet's event, 
   assert.deepEqual(await states(), [running("c")]);
 });
 
-test("init containers run one after another, then the others; a new sandbox starts over after everything of the old one is removed", async () => {
+test("init containers run one after another, then the others; a new sandbox starts over once everything of the old one has been removed", async () => {
   const { runtime, unlogged, see, pass, states } = rig();
   const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
   const end = async (name: string) =>
@@ -108,7 +108,7 @@ test("a container that cannot start does not block others; its reason is kept un
   assert.deepEqual([await states(), starts.get("uid-1")?.failures.size ?? 0], [[running("a"), running("b")], 0]);
 });
 
-test("a crash-looping container waits for its back-off, and the pass returns its end", async () => {
+test("a crash-looping container waits for its back-off, and the pass returns when to retry", async () => {
   const { clock, runtime, see, pass, states } = rig();
   const pod = aPod();
   const endNewest = async () => runtime.exitContainer((await see()).containers[0]?.id ?? "", 1);
@@ -124,7 +124,7 @@ test("a crash-looping container waits for its back-off, and the pass returns its
   assert.deepEqual((await states()).at(-1), running("c", 2));
 });
 
-test("a changed container is replaced, the other keeps running", async () => {
+test("a changed container is replaced; the other container keeps running", async () => {
   const { runtime, events, see, pass, states } = rig();
   await pass(aPod({ containers: [aContainer("a"), aContainer("b")] }));
   const kept = (await see()).containers.find(({ labels }) => labels[containerNameLabel] === "b")?.id;
@@ -174,7 +174,7 @@ test("a killed pod has no running container and no ready sandbox", async () => {
   assert.deepEqual([await states(), (await see()).sandboxes.map(({ state }) => state)], [[exited("c")], [1]]);
 });
 
-test("looks images and old logs up while the sandbox is created; linking a log blocks nothing", async () => {
+test("looks up images and old logs while the sandbox is created; linking a log blocks nothing", async () => {
   const linked = Promise.withResolvers<void>();
   const asked: string[] = [];
   const { first, runtime, see } = rig({
@@ -207,7 +207,7 @@ test("looks images and old logs up while the sandbox is created; linking a log b
   await rest;
 });
 
-test("ends a failed pass only after the creation of its containers' files, so that none outlives the pod", async () => {
+test("a failed pass ends only after its containers' files have been created, so that no file outlives the pod", async () => {
   const created = Promise.withResolvers<string>();
   const { first, runtime } = rig({ createContainerFiles: () => created.promise });
   runtime.failNext("runPodSandbox", new Error("no network"));
@@ -219,7 +219,7 @@ test("ends a failed pass only after the creation of its containers' files, so th
   assert.equal((await pass).error?.message, "no network");
 });
 
-test("looks nothing up ahead for a restarting container, as its back-off may forbid it", async () => {
+test("prefetches nothing for a restarting container, as its back-off may prevent the restart", async () => {
   const asked: string[] = [];
   const { runtime, see, pass, states } = rig({
     findPresentImage: async () => void asked.push("image"),
@@ -311,7 +311,7 @@ test("a pod that restarts all containers removes them one by one without running
   assert.equal((await see()).containers.length, 2);
 });
 
-test("during its postStart hook a container counts as starting, and later ones wait", async () => {
+test("while its postStart hook runs, a container counts as starting, and later containers wait", async () => {
   const ended = Promise.withResolvers<void>();
   const { starts, first, states } = rig({ hooks: { run: () => ended.promise } });
   const pod = aPod({

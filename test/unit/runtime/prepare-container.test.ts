@@ -176,7 +176,7 @@ describe("a container's configuration", () => {
     const { configure } = setUp({}, { ownerLabels: { "graftlet.dev/node": "node" } });
     assert.equal((await configure(...podOf({}))).labels["graftlet.dev/node"], "node");
   });
-  it("relabels volumes managed by the node under SELinux, never a hostPath", async () => {
+  it("under SELinux, relabels volumes managed by the node, but never a hostPath", async () => {
     const facts = {
       memoryBytes: 2 ** 32,
       swapBytes: 0,
@@ -307,7 +307,7 @@ describe("a container's configuration", () => {
       'secret "none" not found',
     ],
     [
-      "several references are missing, with the first one",
+      "several references are missing, naming the first one",
       { envFrom: [{ configMapRef: { name: "x" } }, { secretRef: { name: "y" } }] },
       'configmap "x" not found',
     ],

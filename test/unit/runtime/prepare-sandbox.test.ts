@@ -144,7 +144,7 @@ describe("a container's logs", () => {
       await writeFile(join(directory, name), "");
     assert.equal(await count("c"), 3);
   });
-  it("a container's logs are found by their directories; a pod without one has none", async () => {
+  it("a container's logs are found by their directory; a pod without a log directory has none", async () => {
     const { preparer } = setUp();
     const pod = aPod({}, { name: "told" });
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], []);

@@ -129,26 +129,26 @@ test("memory.min of a pod follows its request after its containers are resized",
   ]);
 });
 
-test("without a pod cgroup resizes only the containers", async () => {
+test("without a pod cgroup, resizes only the containers", async () => {
   const { calls, resize } = rig(limits(1, 1, 1));
   await resize([change("a", has("200m", "64Mi"), has("300m", "64Mi"))]);
   assert.deepEqual(calls, [`id-a 30000 ${64 * Mi}`, "id-a has 300m/300m 64Mi/64Mi"]);
 });
 
-test("for a restarting container changes only the pod's cgroup and does not read its usage", async () => {
+test("for a restarting container, changes only the pod's cgroup and does not read its usage", async () => {
   const { calls, asked, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
   await resize([], { resizePod: true });
   assert.deepEqual(asked, [], "the container has been killed already");
   assert.deepEqual(calls, ['pod {"cpuQuotaUs":30000,"cpuPeriodUs":100000}', 'pod {"cpuShares":307}']);
 });
 
-test("checkpoints pod-level resources as each is actuated", async () => {
+test("checkpoints each pod-level resource once it has been actuated", async () => {
   const { calls, resize } = rig({}, { limits: {} });
   await resize([], { resizePod: true, resources: has("2", "1Gi") });
   assert.deepEqual(calls, ["pod has undefined/undefined 1Gi/1Gi", "pod has 2/2 1Gi/1Gi"]);
 });
 
-test("a runtime error ends the resize; earlier changes are checkpointed, later ones not made", async () => {
+test("a runtime error ends the resize; earlier changes are checkpointed, later changes are not made", async () => {
   const { calls, outcomes, resize } = rig(limits(30_000, 64 * Mi, 1), { limits: limits(40_000, 64 * Mi, 1) }, "id-b");
   const resizes = [
     change("a", has("300m", "32Mi"), has("100m", "32Mi")),
@@ -174,7 +174,7 @@ test("a memory limit below usage is rejected before anything changes, for pod an
   assert.deepEqual(calls, []);
 });
 
-test("a new limit counts as a decrease; unknown usage rejects it", async () => {
+test("a new limit counts as a decrease, and is rejected if the usage is unknown", async () => {
   const unlimited = { requests: { memory: "8Mi" }, limits: {} };
   const limited = { requests: { memory: "8Mi" }, limits: { memory: "16Mi" } };
   const { resize } = rig({}, { limits: {} });

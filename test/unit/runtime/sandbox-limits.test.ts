@@ -46,7 +46,7 @@ function rig(answer: (nth: number) => Error | undefined = () => undefined, sandb
   return { calls, refusals, setPodLimits };
 }
 
-test("tells the runtime all limits without the pod's overhead before each change of the cgroup", async () => {
+test("before each change of the cgroup, passes all limits without the pod's overhead to the runtime", async () => {
   const { calls, setPodLimits } = rig();
   await setPodLimits("memory", { memoryBytes: 128 * Mi }, never);
   await setPodLimits("cpu", { cpuQuotaUs: 75_000, cpuPeriodUs: 100_000 }, never);
@@ -68,7 +68,7 @@ test("changes nothing if the runtime refuses, and reports why", async () => {
   assert.equal(calls.filter((call) => call.startsWith("set")).length, 0);
 });
 
-test("continues without a runtime that does not implement the call, and tries it once", async () => {
+test("continues if the runtime does not implement the call, which is tried only once", async () => {
   for (const error of [
     new CodedError("unimplemented", "unknown method UpdatePodSandboxResources"),
     new CodedError("unknown", "not implemented yet"),

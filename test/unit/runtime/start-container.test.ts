@@ -77,14 +77,14 @@ function rig(
   return { calls, events, go };
 }
 
-test("configures, creates and starts a container and links its log, with an event each", async () => {
+test("configures, creates and starts a container and links its log, with the kubelet's events", async () => {
   const { calls, events, go } = rig();
   await go();
   assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new", "started new"]);
   assert.deepEqual(events.lines, ["Normal Created Container created", "Normal Started Container started"]);
 });
 
-test("the pod's files are stable from the configuration until the runtime has answered, not during the hook", async () => {
+test("the pod's files do not change from the configuration until the runtime has answered, but may change during the hook", async () => {
   const { calls, go } = rig({
     container: aContainer("c", { lifecycle: { postStart: { exec: { command: ["true"] } } } }),
     async withStableFiles(uid, work) {
@@ -125,7 +125,7 @@ test("starts a container only once its hosts file is written, and reports a fail
   assert.deepEqual([calls.length, events.lines], [1, ["Warning Failed Error: disk full"]]);
 });
 
-test("counts image volumes with the outcome of their mounts", async () => {
+test("counts image volumes by the outcome of their mounts", async () => {
   const counts: string[] = [];
   const measures = {
     imageVolumes: (images: number, places: number, outcome: string) =>
@@ -176,7 +176,7 @@ const failures: readonly (readonly [string, Partial<StartDeps>, Partial<StartDep
   ["RunContainerError", {}, { startContainer: bad }],
 ];
 for (const [reason, over, runtime] of failures) {
-  test(`${reason} is shown in the status with the error's text, and by an event`, async () => {
+  test(`${reason} is reported in the status with the error's text, and by an event`, async () => {
     const { events, go } = rig(over, runtime);
     await assert.rejects(
       go(),
@@ -186,7 +186,7 @@ for (const [reason, over, runtime] of failures) {
   });
 }
 
-test("a start error names the container if the runtime rejected it, not if there was no answer", async () => {
+test("a start error names the container if the runtime rejected it, but not if the runtime did not answer", async () => {
   const refusal = async (cause: Error) => {
     const startContainer = async () => Promise.reject(cause);
     try {

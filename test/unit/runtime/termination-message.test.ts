@@ -56,7 +56,7 @@ describe("a termination message", () => {
     assert.equal(await read(ended(path)), "out of coffee");
     assert.equal(await read(ended(path, { message: "oops" })), "oops: out of coffee");
   });
-  it("a termination message has the end of a long file", async () => {
+  it("a termination message contains only the end of a long file", async () => {
     assert.equal(await read(ended(await file("long", `${"x".repeat(5000)}end`))), `${"x".repeat(4093)}end`);
   });
   it("a termination message has only the runtime's message if there is no file, none is configured, or the container runs", async () => {

@@ -25,7 +25,7 @@ test("a pod with hostUsers: false has its range for users and groups; others hav
     assert.deepEqual(await of(aPod(spec), never), { mode: NamespaceMode.NODE, uids: [], gids: [] });
 });
 
-test("fails in the kubelet's words if the pod's handler has no user namespaces", async () => {
+test("fails in the kubelet's words if the pod's handler does not support user namespaces", async () => {
   const messageOf = (handlers: readonly RuntimeHandler[] | undefined, runtimeClassName?: string) =>
     namespacesWith(handlers)(aPod({ hostUsers: false, ...(runtimeClassName && { runtimeClassName }) }), never).then(
       () => undefined,

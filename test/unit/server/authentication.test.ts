@@ -30,7 +30,7 @@ test("maps a certificate's common name to the user and its organizations to grou
   assert.deepEqual(authorizer.users, [{ name: "alice", groups: ["admins", "users", "system:authenticated"] }]);
 });
 
-test("ignores certificates of another CA, expired ones, serving certificates and ones without a name", async () => {
+test("ignores certificates that are from another CA, expired, for serving only, or without a name", async () => {
   const [ca, other] = [await testCA("cluster"), await testCA("cluster")];
   await using server = await start({ deps: { clientCA: settable<string | undefined>(ca.certificate) } });
   const wrong = [

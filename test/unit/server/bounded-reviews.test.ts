@@ -46,7 +46,7 @@ function start() {
   return { clock, signers, flood, known, most: () => most, refused: () => refused };
 }
 
-test("forged tokens of an address delay valid tokens neither of other addresses nor of its own", async () => {
+test("forged tokens from an address delay no valid tokens, neither from other addresses nor from the same one", async () => {
   const api = start();
   await api.flood((index) => (index % 2 === 0 ? `made-up-${index}` : `head.${index}.bad`), 2);
   assert.ok(api.refused() > 1000, `${api.refused()} were refused`);

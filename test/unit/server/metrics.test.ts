@@ -93,7 +93,7 @@ test("measures requests from first to last byte, including refused ones, and str
   assert.deepEqual([...open.values()], [0, 0, 0, 0]);
 });
 
-test("answers requests without metrics configured", async () => {
+test("answers requests even if no metrics are configured", async () => {
   await using server = await start({ deps: { serving: unmeasured.serving } });
   assert.equal((await ask(server, "/healthz")).body, "ok");
 });

@@ -36,7 +36,7 @@ test("parses a certificate once, and applies the TLS result per connection", asy
   assert.deepEqual(peers.identify(second), { kind: "refused" });
 });
 
-test("another certificate is another user; a certificate without a name has none", () => {
+test("a different certificate means a different user; a certificate without a name has no user", () => {
   const peers = createPeerCertificates(() => true, fakeClock(), handshakeMs);
   const sockets = [client("AA", { CN: "a" }), client("BB", { CN: "b" }), client("CC", { O: "c" })].map((one) =>
     one.connection(true),
@@ -49,7 +49,7 @@ test("another certificate is another user; a certificate without a name has none
   ]);
 });
 
-test("marks connections stale after a CA change, also those whose handshake began before it", async () => {
+test("marks connections stale after a CA change, including those whose handshake began before it", async () => {
   const clock = fakeClock();
   const peers = createPeerCertificates(() => true, clock, handshakeMs);
   const { connection } = client("AA", { CN: "a" });

@@ -9,7 +9,7 @@ import { adminToken, ask, runtimeOf, start } from "./harness.ts";
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns", uid: "uid-1" });
 
-test("counts forwarded ports until some time after they end, and does not count failed ones", async (t) => {
+test("counts forwarded ports until some time after they end, but not failed ones", async (t) => {
   const served = await backend(t, (socket) => socket.resume().on("end", () => socket.end()));
   const clock = fakeClock();
   let fails = true;

@@ -50,7 +50,7 @@ test("a heap profile has the memory that was allocated during the profile and is
   assert.ok((found.sums[0] ?? 0) > 1e6, String(found.sums));
 });
 
-test("takes one profile of a kind at a time, and the next one once a caller has disconnected", async () => {
+test("takes one profile of a kind at a time, and the next one once the caller has disconnected", async () => {
   const profiles = createProfiles(systemClock());
   const gone = new AbortController();
   const first = profiles.take("cpu", 60_000, gone.signal);

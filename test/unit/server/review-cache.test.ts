@@ -8,7 +8,7 @@ import { never } from "../../fakes/signals.ts";
 const signal = never;
 const { tokenCache } = unmeasured;
 
-test("caches users of valid and invalid tokens for the TTL, and no failures", async () => {
+test("caches the result for valid and invalid tokens until the TTL expires, but not failures", async () => {
   const clock = fakeClock();
   const asked: string[] = [];
   const inner = {
@@ -84,7 +84,7 @@ test("limits the number of cached results", async () => {
   assert.equal(asked, 5001);
 });
 
-test("counts cached tokens, and reviews of others by validity, which fail without an answer", async () => {
+test("counts cache hits and misses, and reviews by result; a review without an answer counts as not valid", async () => {
   const clock = fakeClock();
   const counted: string[] = [];
   const cached = cachedAuthenticator(

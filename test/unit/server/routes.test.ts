@@ -260,7 +260,7 @@ test("containerLogs: selects the container's log or explains why there is none",
   }
 });
 
-test("responds with the placeholder's message to log and exec requests for it", async () => {
+test("responds to log and exec requests for a placeholder with the placeholder's message", async () => {
   const status = { phase: "Running", reason: "NotRunByGraftlet" };
   const text = /^400 pod "p" is a placeholder: this pod does not run: [^\n]*$/;
   for (const world of [logging(status), { pods: [{ ...pod, status }] }]) {

@@ -38,7 +38,7 @@ test("runs a command itself for a runtime without a streaming server, until the 
   assert.deepEqual(runs, [[true, false]]);
 });
 
-test("execs in the newest running container of that pod and name", async (t) => {
+test("execs in the newest running container with the requested pod and name", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const filters: (ContainerFilter | undefined)[] = [];
   const ids: string[] = [];
@@ -83,7 +83,7 @@ test("attach uses the container's tty setting", async (t) => {
   ]);
 });
 
-test("port-forward uses the newest ready sandbox, and ports of the query only over WebSocket", async (t) => {
+test("port-forward uses the newest ready sandbox, and takes ports from the query only over WebSocket", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const forwarded: unknown[] = [];
   const filters: (PodSandboxFilter | undefined)[] = [];
@@ -152,7 +152,7 @@ test("refuses invalid streaming requests in the kubelet's words", async (t) => {
   assert.deepEqual(await refused("/portForward/ns/p"), [500, 'pod not found ("p_ns")']);
 });
 
-test("keeps the meaning of the runtime's errors, and does not call it for a request without upgrade", async () => {
+test("keeps the meaning of the runtime's errors, and does not call the runtime for a request without an upgrade", async () => {
   const failing = (reason: Error) => runtimeOf({ ...running, exec: () => Promise.reject(reason) });
   const cases = [
     [new CodedError("not_found", "no such container"), 404, "NotFound desc = no such container"],
@@ -207,7 +207,7 @@ test("forwards a response other than 101 with its body, and reports a missing re
   for (const socket of forbidding.connections) if (!socket.destroyed) await once(socket.resume(), "close");
 });
 
-test("refuses an exec without upgrade", async (t) => {
+test("refuses an exec request without an upgrade", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   await using server = await start({
     pods: [pod],

@@ -25,7 +25,7 @@ function fakeSocket(remoteAddress: string, remotePort: number) {
   return socket as unknown as Socket;
 }
 
-test("closes the oldest connection of the address with the most when over the limit", () => {
+test("over the limit, closes the oldest connection of the address with the most connections", () => {
   const strangers = createUnauthenticatedConnections({ maxUnauthenticated: 4, maxAuthenticated: 9 });
   const few = [1, 2].map((port) => fakeSocket("10.0.0.2", port));
   const many = [1, 2, 3, 4].map((port) => fakeSocket("10.0.0.3", port));
@@ -36,7 +36,7 @@ test("closes the oldest connection of the address with the most when over the li
   assert.deepEqual(states(), [true, false, true, true, false, false]);
 });
 
-test("excludes authenticated connections up to a limit, and closed ones", () => {
+test("does not count closed connections, nor authenticated ones up to a limit", () => {
   const strangers = createUnauthenticatedConnections({ maxUnauthenticated: 2, maxAuthenticated: 2 });
   const sockets = [1, 2, 3, 4, 5, 6].map((port) => fakeSocket("10.0.0.2", port));
   for (const socket of sockets.slice(0, 3)) {
@@ -76,7 +76,7 @@ async function said(socket: TLSSocket): Promise<string> {
 
 const head = `GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${adminToken}\r\n`;
 
-test("limits unauthenticated connections, and not those with a certificate or an authorized request", async () => {
+test("limits unauthenticated connections, but not those with a certificate or an authorized request", async () => {
   const ca = await testCA("cluster");
   const clientCA = settable<string | undefined>(ca.certificate);
   const unauthenticated = createUnauthenticatedConnections({ maxUnauthenticated: 3, maxAuthenticated: 10 });

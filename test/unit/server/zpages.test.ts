@@ -52,7 +52,7 @@ test("flagz: returns the object that the Accept header names, as JSON or YAML", 
   );
 });
 
-test("flagz: responds 406 for media types and objects that it does not have", async () => {
+test("flagz: responds 406 for media types and objects that it does not support", async () => {
   const message = "only the following media types are accepted: application/json, application/yaml, text/plain";
   for (const accept of [
     "application/json",

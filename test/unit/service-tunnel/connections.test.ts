@@ -70,8 +70,8 @@ for (const [why, line] of [
   });
 
 for (const [why, line] of [
-  ["without an end", "x".repeat(65)],
-  ["with an end", `${"x".repeat(65)}\n`],
+  ["without a newline", "x".repeat(65)],
+  ["with a newline", `${"x".repeat(65)}\n`],
 ] as const)
   test(`refuses a header line longer than 64 bytes: ${why}`, async (t) => {
     const { open, refused } = await setUp(t);
@@ -114,7 +114,7 @@ test("limits connections per pod; other pods still connect, and a closed connect
   assert.equal(await next(open(lineFrom("10.88.0.2")).far), "+");
 });
 
-test("limits new connections to a destination by the ephemeral ports that closed ones keep", async (t) => {
+test("limits new connections to a destination by the ephemeral ports that closed connections still hold", async (t) => {
   const { open, lineFrom, refused, clock, dialled } = await setUp(t);
   for (let n = 0; n < 5_001; n += 1) {
     const { far, over } = open(lineFrom("10.88.0.2"));
@@ -132,7 +132,7 @@ test("limits new connections to a destination by the ephemeral ports that closed
   assert.equal(dialled(), 5_001);
 });
 
-test("does not count connections that the destination refuses, as they keep no port", async (t) => {
+test("does not count connections that the destination refuses, as they hold no port", async (t) => {
   const { open, lineFrom, dialled } = await setUp(t, { answers: false });
   for (let n = 0; n < 5_100; n += 1) await open(lineFrom("10.88.0.2")).over;
   assert.equal(dialled(), 5_100);

@@ -91,7 +91,7 @@ test("removes a flow whose socket fails; the next datagram opens a new one", () 
   assert.equal(t.sockets.length, 2);
 });
 
-test("closes the oldest flow of a pod that has reached its share, and none of other pods", () => {
+test("closes the oldest flow of a pod that has reached its share, but no flow of other pods", () => {
   const t = setUp({ flows: 8 });
   t.send("10.88.0.3:1");
   for (let n = 0; n < 50; n += 1) t.send(`10.88.0.2:${5_000 + n}`);
@@ -130,7 +130,7 @@ test("limits the bytes of replies", () => {
   assert.ok(t.answers.length > 400 && t.answers.length < 600, `${t.answers.length}`);
 });
 
-test("closes flows whose pod or destination is gone, and idle ones", async () => {
+test("closes idle flows, and flows whose pod or destination is gone", async () => {
   const t = setUp();
   t.allow(["10.88.0.2", "10.88.0.3"], [dns, "10.96.0.11:53"]);
   t.send("10.88.0.2:5000");

@@ -40,7 +40,7 @@ test("sorts UDP destinations of Services with few ports first", () => {
   assert.deepEqual(udp.slice(0, 3), ["10.96.0.2:1", "10.96.0.9:1", "10.96.0.1:1"]);
 });
 
-test("excludes ports of Services in other namespaces, except the API server and DNS, and keeps their addresses", () => {
+test("excludes ports of Services in other namespaces, except the API server and DNS, but keeps the Services' addresses", () => {
   const service = (namespace: string, name: string, clusterIP: string) => ({
     metadata: { namespace, name, uid: name },
     spec: { clusterIPs: [clusterIP], ports: [{ port: 80 }] },

@@ -22,12 +22,12 @@ test("admits traffic from a pod to an allowed destination of the same protocol",
 });
 
 for (const [why, protocol, from, to] of [
-  ["a destination of the other protocol, TCP", "tcp", "10.88.0.2:4000", "10.96.0.10:53"],
-  ["a destination of the other protocol, UDP", "udp", "10.88.0.2:4000", "10.96.0.1:443"],
+  ["TCP to a destination that allows only UDP", "tcp", "10.88.0.2:4000", "10.96.0.10:53"],
+  ["UDP to a destination that allows only TCP", "udp", "10.88.0.2:4000", "10.96.0.1:443"],
   ["another pod", "tcp", "10.88.0.3:4000", "10.96.0.1:443"],
   ["another pod's datagrams", "udp", "10.88.0.3:4000", "10.96.0.10:53"],
-  ["a pod without a port", "tcp", "10.88.0.2", "10.96.0.1:443"],
-  ["a pod's port in another form", "udp", "10.88.0.2:0x35", "10.96.0.10:53"],
+  ["a pod's address without a port", "tcp", "10.88.0.2", "10.96.0.1:443"],
+  ["a pod's port in hexadecimal", "udp", "10.88.0.2:0x35", "10.96.0.10:53"],
   ["a pod's port with leading zeros", "udp", `10.88.0.2:${"0".repeat(1000)}53`, "10.96.0.10:53"],
   ["graftlet's loopback over TCP, even if it is a Service's address", "tcp", "10.88.0.2:4000", "127.0.0.1:80"],
   ["graftlet's loopback over UDP, even if it is a Service's address", "udp", "10.88.0.2:4000", "127.0.0.1:53"],
@@ -38,7 +38,7 @@ for (const [why, protocol, from, to] of [
 ] satisfies readonly (readonly [string, Protocol, string, string])[])
   test(`refuses ${why}`, () => assert.equal(aGate().admit(protocol, from, to), undefined));
 
-test("admits nothing before destinations are set, and no destination that was removed", () => {
+test("admits nothing before destinations are set, and nothing to a destination that was removed", () => {
   assert.equal(createTunnelGate().admit("tcp", "10.88.0.2:4000", "10.96.0.1:443"), undefined);
   const gate = aGate();
   gate.allow({ pods: ["10.88.0.2"], tcp: [], udp: [] });

@@ -36,7 +36,7 @@ test("creates the whole table at first, replacing a stale one", () => {
     assert.ok(text.split("\n").includes(line), line);
 });
 
-test("updates only changed sets of an existing table, and nothing if none has changed", () => {
+test("updates only the changed sets of an existing table, or nothing if none has changed", () => {
   assert.equal(rulesText(root, { ...rules }, rules), "");
   assert.equal(
     rulesText(root, { ...rules, pods: ["10.88.0.3"] }, rules),

@@ -161,7 +161,7 @@ test("restarts a relay that exits, and updates the rules to its port", async () 
   await t.stop();
 });
 
-test("restores all rules when they were removed", async () => {
+test("restores all rules if they were removed", async () => {
   const t = setUp();
   await t.clock.advance(1_000);
   t.relays[0]?.say("lost");
@@ -197,7 +197,7 @@ test("replaces a stale socket of an earlier process", async () => {
   await t.stop();
 });
 
-test("a Service with more UDP ports than the target has leaves other Services' ports alone and causes one event", async () => {
+test("a Service with more UDP ports than the target has does not affect other Services' ports and causes one event", async () => {
   const t = setUp({ udpPorts: 2 });
   t.become([datagrams("10.96.0.2", 1, 2, 3), datagrams("10.96.0.10", 53), service("10.96.0.3", 80)]);
   await t.clock.advance(1_000);
@@ -268,7 +268,7 @@ test("runs no command on the target while five hundred Services are unchanged", 
   await t.stop();
 });
 
-test("emits at most one event a minute for pods that the relay refuses, and none for other addresses", async () => {
+test("emits at most one event a minute for pods that the relay refuses, but no event for other addresses", async () => {
   const t = setUp();
   await t.way.openFor("uid-1", ["10.88.0.2"], never);
   await t.clock.advance(1_000);

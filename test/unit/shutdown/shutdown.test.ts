@@ -91,7 +91,7 @@ const pod = (uid: string, priority: number, terminationGracePeriodSeconds = 30) 
   aPod({ priority, terminationGracePeriodSeconds }, { uid, name: uid });
 const three = [pod("late", 2_000_000_000), pod("slow", 0), pod("quick", 5, 2)];
 
-test("raises logind's inhibit delay to the total grace period by a drop-in file that the node records as its own", async () => {
+test("raises logind's inhibit delay to the total grace period with a drop-in file that the node records as its own", async () => {
   await using t = await node();
   await until(() => t.logind.locks() === 1);
   assert.equal(t.logind.delaySeconds, 30);
@@ -218,7 +218,7 @@ test("ends pods without a lock when the node starts during a shutdown", async ()
   assert.equal(t.logind.locks(), 0);
 });
 
-test("ends the remaining pods after a link lost during a shutdown is back, or clears the state if it was cancelled meanwhile", async () => {
+test("when a link lost during a shutdown is back, ends the remaining pods, or clears the state if the shutdown was cancelled", async () => {
   await using t = await node(three);
   await until(() => t.logind.locks() === 1);
   await t.logind.announce(true);

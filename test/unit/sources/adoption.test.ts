@@ -54,7 +54,7 @@ test("treats a pod that differs as another pod", () => {
     assert.equal(uidOf(found(more), running()), found(more).pod.metadata.uid, JSON.stringify(more));
 });
 
-test("keeps a UID given in the manifest, and that of a pod that is already running", () => {
+test("keeps a UID given in the manifest, and the UID of a pod that is already running", () => {
   assert.equal(uidOf(found({ metadata: { name: "etcd", namespace: "kube-system", uid: "mine" } }), running()), "mine");
   const own = found().pod.metadata.uid;
   assert.equal(uidOf(found(), { ...running(), uid: own }, running()), own);

@@ -344,7 +344,7 @@ test("a watch distinguishes added and removed entries from written files", async
   assert.deepEqual(await seen(), { entries: 1, writes: false });
 });
 
-test("a watch reports changes in a directory, and in a replacement of it", async (t) => {
+test("a watch reports changes in a directory and in its replacement", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "watched-"));
   t.after(() => rm(folder, { recursive: true }));
   const path = join(folder, "m");

@@ -84,7 +84,7 @@ test("returns the same snapshot until a change, and never modifies a snapshot", 
   assert.deepEqual([first.length, desired.reader.list().length], [1, 2]);
 });
 
-test("finds pods by name, and the other of two pods of the same name after one is removed", () => {
+test("finds pods by name, and the remaining pod once one of two pods with the same name is removed", () => {
   const { desired } = rig();
   for (const uid of ["a", "b"]) desired.writer.set(uid, pod(uid, "web"));
   assert.equal(desired.reader.byName("default", "web")?.metadata.uid, "b");

@@ -78,7 +78,7 @@ test("reads a driver's volume stats once a minute", async () => {
   );
 });
 
-test("reports no capacity for a driver that fails or returns none; reports the others'", async () => {
+test("reports no capacity for a driver that fails or returns none, but still reports that of other drivers", async () => {
   const { said, space } = rig(new CodedError("unavailable", "away"), {});
   assert.deepEqual(await Promise.all(["/a", "/b"].map((path) => space(path, volume))), [undefined, undefined]);
   assert.match(said.join(""), /did not report the usage of a volume/);
@@ -133,7 +133,7 @@ test("reads only the size of a device without a driver, once a minute", async ()
   assert.equal(await space("/gone", "device"), undefined);
 });
 
-test("reports volume health of drivers that support it, also without usage", async () => {
+test("reports volume health from drivers that support it, even without usage", async () => {
   const answer = { volumeCondition: { abnormal: true, message: "worn out" } };
   const able = rigWith([Capability.GET_VOLUME_STATS, Capability.VOLUME_CONDITION], answer, {});
   assert.deepEqual((await able.space("/a", volume))?.condition, answer.volumeCondition);

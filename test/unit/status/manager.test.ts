@@ -10,7 +10,7 @@ import { unmeasured } from "../../fakes/measures.ts";
 import { nowText, quiet, withStatus, world } from "./world.ts";
 import { aColumn } from "../../fakes/state.ts";
 
-test("writes a status at once, and nothing if nothing changed", async () => {
+test("writes a changed status at once, but an unchanged status not at all", async () => {
   const w = world();
   const pod = aPod();
   w.manager.set(pod, { phase: "Running" });
@@ -53,7 +53,7 @@ const onItsWay = (podIP?: string): PodStatus => ({
   ],
 });
 
-test("a status of a pod that is only starting is merged with the next status, or written within a second", async () => {
+test("the status of a pod that is only starting is merged with the next status, or written within a second", async () => {
   const w = world();
   w.manager.set(aPod(), onItsWay());
   w.manager.set(aPod(), onItsWay("10.0.0.1"));
@@ -73,7 +73,7 @@ test("a status of a pod that is only starting is merged with the next status, or
   await slow.end();
 });
 
-test("an observed generation alone is merged with the next status; an error is written at once", async () => {
+test("a change of the observed generation alone is merged with the next status; an error is written at once", async () => {
   const w = world();
   const running = (observedGeneration: number): PodStatus => ({
     phase: "Running",

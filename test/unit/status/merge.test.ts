@@ -158,7 +158,7 @@ test("a final phase is held back while containers may run; one already shown is 
   assert.equal(mergeStatus({ phase: "Failed" }, { phase: "Running" }, { mayRun: true, now }).phase, "Failed");
 });
 
-test("the patch has changed fields, and nulls for removed ones", () => {
+test("the patch contains changed fields, and nulls for removed ones", () => {
   const shown: PodStatus = {
     phase: "Pending",
     reason: "Waits",
@@ -215,7 +215,7 @@ test("absent, null and empty are equal", () => {
   });
 });
 
-test("statuses are compared independent of field order", () => {
+test("statuses are compared independently of field order", () => {
   const container = (state: object, more: object = {}) => ({
     containerStatuses: [aContainerStatus("c", { state, ...more })],
   });
@@ -279,7 +279,7 @@ test("containers that were never meant to start remain waiting", () => {
   );
 });
 
-test("pod-level resources replace the shown ones; without them the shown ones stay", () => {
+test("new pod-level resources replace those shown; if there are none, those shown stay", () => {
   const shown = { resources: { requests: { cpu: "1" }, limits: { cpu: "1" } }, allocatedResources: { cpu: "1" } };
   assert.equal(statusPatch(shown, shown), undefined);
   assert.equal(statusPatch(shown, {}), undefined);
@@ -294,7 +294,7 @@ test("pod-level resources are added if none are shown, as the API server drops a
   assert.deepEqual(statusPatch({}, amounts), amounts);
 });
 
-test("the disruption condition is reported together with the end and replaces that of others", () => {
+test("the disruption condition is reported together with the pod's end and replaces one set by another component", () => {
   const theirs = { type: "DisruptionTarget", status: "True", reason: "DeletionByTaintManager" };
   const shown: PodStatus = { phase: "Running", conditions: [theirs, { type: "my/own", status: "True" }] };
   const pod = aPod({}, { generation: 2 });

@@ -4,7 +4,7 @@ import type { Pod, PodStatus } from "../../../src/objects.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { nowText, withStatus, world } from "./world.ts";
 
-test("writes a static pod's status to its mirror pod, and keeps it without one", async () => {
+test("writes a static pod's status to its mirror pod, or keeps it while there is no mirror pod", async () => {
   const mirrorOf = (uid: string, status: PodStatus): Partial<Pod> =>
     withStatus(status, { uid, annotations: { "kubernetes.io/config.mirror": "h" } });
   const pod = aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } });
@@ -41,7 +41,7 @@ test("reverts a final phase that others wrote to a mirror pod", async () => {
   await w.end();
 });
 
-test("a finished static pod deletes nothing, whatever happens to its mirror pod", async () => {
+test("a finished static pod deletes nothing, regardless of what happens to its mirror pod", async () => {
   const metadata = { uid: "m", deletionTimestamp: nowText, annotations: { "kubernetes.io/config.mirror": "h" } };
   const w = world(withStatus({ phase: "Succeeded" }, metadata), { now: false }, "h");
   w.manager.terminated(aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } }));

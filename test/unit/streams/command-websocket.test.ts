@@ -46,7 +46,7 @@ test("v5: sends an empty first message on stdout, ends stdin at (255, 0), sends 
   assert.equal(client.messages.at(-1)?.channel, 3);
 });
 
-test("v4 sends the status as JSON, older versions as text; in them 255 closes nothing", async () => {
+test("v4 sends the status as JSON; older versions send it as text, and channel 255 closes nothing in them", async () => {
   await using server = startServer();
   const run: RunCommand = async ({ stdin }) => {
     assert.ok(stdin);

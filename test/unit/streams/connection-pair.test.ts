@@ -12,7 +12,7 @@ async function text(stream: Readable): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-test("data written at one end is read at the other, with independent ends of both directions", async () => {
+test("data written at one end is read at the other, and each direction ends independently", async () => {
   const [near, far] = connectionPair();
   near.write("question");
   near.end(" mark");

@@ -28,7 +28,7 @@ test("v4: channels 2n and 2n+1 begin with the port; forwards both directions; th
   assert.deepEqual([client.text(1).length, client.text(3).length], [2, 2]);
 });
 
-test("v4.base64: encodes a channel as one character, whatever its number", async () => {
+test("v4.base64: encodes a channel as one character, regardless of its number", async () => {
   await using server = startServer();
   const ports = [1, 2, 3, 4, 5, 6];
   const refuse: ConnectPort = () => Promise.reject(new CodedError("unavailable", "connection refused"));

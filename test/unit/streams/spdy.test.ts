@@ -43,7 +43,7 @@ test("header blocks share one compression state and are compatible with another 
   assert.ok(shortest < 20, "later blocks refer to earlier ones");
 });
 
-test("rejects malformed header blocks, and ones that decompress to more than 4 KiB", () => {
+test("rejects malformed header blocks, and those that decompress to more than 4 KiB", () => {
   const flushed = (plain: Buffer) => deflateSync(plain, { dictionary, finishFlush: constants.Z_SYNC_FLUSH });
   const name = (text: string) => Buffer.concat([words(text.length), Buffer.from(text)]);
   const blocks = {
@@ -185,7 +185,7 @@ test("stops reading a client that sends pings without reading the replies", asyn
   client.socket.destroy();
 });
 
-test("after its GOAWAY a client opens no more streams, and open ones continue", async () => {
+test("after its GOAWAY, a client opens no more streams, but open streams continue", async () => {
   await using server = startServer();
   const client = await dialSpdy(
     server.portForward([], () => Promise.reject(new Error("no"))),

@@ -219,7 +219,7 @@ test("retries a failed cleanup without delaying others", async (t) => {
   assert.deepEqual(worker.list(), []);
 });
 
-test("reports all known pods, including finished ones, to those that drop records", async (t) => {
+test("passes all known pods, including finished ones, to the components that drop records", async (t) => {
   const { advance, calls, world, workers } = rig(t);
   world.wanted = [named("a")];
   workers.update(named("a"));
@@ -266,7 +266,7 @@ test("runs pods independently of each other", async (t) => {
   assert.equal(idle, true);
 });
 
-test("counts an orphan of the runtime once, and none for a pod of which only the directory is left", async (t) => {
+test("counts an orphan in the runtime once, but not a pod of which only the directory is left", async (t) => {
   const { advance, world } = rig(t);
   world.wanted = [named("wanted")];
   Object.assign(world, { inRuntime: ["stray", "wanted"], onDisk: ["left"] });

@@ -170,7 +170,7 @@ test('retries failures with back-off; ignores "already exists" and "not found"',
   assert.deepEqual((await asked(31_000))[0], "remove m1");
 });
 
-test("deletes a mirror pod that a finalizer holds with growing back-off", async (t) => {
+test("retries deleting a mirror pod that a finalizer holds, with growing back-off", async (t) => {
   const { asked, take } = rig(t);
   take("ADD", mirrorOf("h1", "m1", { deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: ["test/hold"] }));
   assert.equal((await asked(30_500)).length, 5, "at 0, 1, 3, 7 and 15 seconds");

@@ -45,7 +45,7 @@ test("uses the mirror pod of the same version as the API copy of a static pod, a
   assert.deepEqual([shown.get("h2"), pods.get("h2")?.metadata.uid], [undefined, "h2"]);
 });
 
-test("finds the other of two pods of the same name after one is removed", () => {
+test("finds the remaining pod once one of two pods with the same name is removed", () => {
   const { pods, manager } = rig();
   const [file, http] = [fromFile("f"), fromFile("h")];
   manager.applyUpdate({ op: "ADD", source: "file", pods: [file] });

@@ -91,7 +91,7 @@ describe("passes and phases of a pod worker", () => {
     assert.deepEqual(seen, ["1", "3"]);
   });
 
-  it("measures passes by kind, failed ones included", async () => {
+  it("measures passes by kind, including failed ones", async () => {
     const { worker, measured } = rig({ terminated: () => Promise.reject(new Error("busy")) });
     worker.update(version("1"));
     await worker.idle();
@@ -330,7 +330,7 @@ describe("passes and phases of a pod worker", () => {
     assert.deepEqual([...new Set(calls)], ["sync 2"]);
   });
 
-  it("repeats a pass that the loss of the target aborted as soon as the target is back", async () => {
+  it("repeats a pass aborted by the loss of the target as soon as the target is back", async () => {
     const target = fakeTargetGate();
     const seen: string[] = [];
     const { worker, later } = rig(

@@ -25,7 +25,7 @@ test("continues with other pods if admission of one throws", async (t) => {
   assert.deepEqual(calls, ["admit a beside ", "admit b beside ", "update b"]);
 });
 
-test("admits no pod while the runtime is down, which is no stall, and then all in order", async (t) => {
+test("admits no pods while the runtime is down, which does not count as a stall, and then all in order", async (t) => {
   const { calls, loop, clock, push, runtimeErrors, phases } = rig(t);
   phases.set("old", "syncing");
   runtimeErrors.push("container runtime is down");
@@ -39,7 +39,7 @@ test("admits no pod while the runtime is down, which is no stall, and then all i
   assert.deepEqual(calls.slice(1), ["admit a beside old", "update a", "admit b beside old,a", "update b"]);
 });
 
-test("the sync loop is stalled while one pod is admitted for too long, but not while many are admitted or at rest", async (t) => {
+test("the sync loop is stalled if admitting one pod takes too long, but not while admitting many pods or while idle", async (t) => {
   const admissions: PromiseWithResolvers<undefined>[] = [];
   const { loop, clock, push, phases } = rig(t, () => {
     const admission = Promise.withResolvers<undefined>();
@@ -328,7 +328,7 @@ test("decides on the resize of a running pod before its worker sees the new spec
   assert.deepEqual(calls, ["ask p", "update p"]);
 });
 
-test("admits a pod with its previous allocation against the effective resources of others; decides on its request afterwards", async (t) => {
+test("admits a pod with its previous allocation against the effective resources of other pods; decides on its request afterwards", async (t) => {
   const { calls, push, rigged } = resizing(t);
   rigged.asks = true;
   await push("ADD", named("p"), named("q"));

@@ -14,7 +14,7 @@ function rig(idle: () => Promise<void>) {
   return { clock, passes, stop, ended, done };
 }
 
-test("at shutdown aborts the passes and waits for the workers", async () => {
+test("at shutdown, aborts the passes and waits for the workers", async () => {
   const idle = Promise.withResolvers<void>();
   const { clock, passes, stop, ended, done } = rig(() => idle.promise);
   await clock.advance(5_000);

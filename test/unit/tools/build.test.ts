@@ -11,7 +11,7 @@ import { graftletVersion, kubeletVersion } from "../../../src/version.ts";
 
 const root = join(import.meta.dirname, "../../..");
 
-test("the bundle runs alone, responds in under 0.3 s, and includes the licences of its packages", async (t) => {
+test("the bundle runs on its own, responds in under 0.3 s, and includes the licences of its packages", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-build-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const node = (...argv: readonly string[]): string =>

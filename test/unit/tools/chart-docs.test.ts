@@ -46,7 +46,7 @@ long: [aaaaaaaaaaaaaaaa, aaaaaaaaaaaaaaaaaaaa, aaaaaaaaaaaaaaaaaaaaaaa, aaaaaa]
   );
 });
 
-test("keeps the text around the table, and rejects a README without a place for it", () => {
+test("keeps the text around the table, and rejects a README without markers for the table", () => {
   const around = (table: string) => `before\n<!-- values.yaml, by make chart-docs -->${table}<!-- end -->\nafter\n`;
   const table = `\n\n${tableOf(valuesIn("a: 1\n"))}\n\n`;
   assert.equal(withValues(around("\nstale\n"), "a: 1\n"), around(table));

@@ -21,7 +21,7 @@ test("the matrix lists exactly the files of test/integration", () => {
   for (const name of waiting.integration) assert.ok(name in integration, name);
 });
 
-test("runs each file with providers that it supports, with a reason", () => {
+test("runs each file only with providers that it supports, and gives a reason", () => {
   for (const [name, { on, more = [], fits = usual, why }] of Object.entries(integration)) {
     const both = [...on, ...more];
     for (const provider of both) assert.ok(fits.includes(provider), `${name} with ${provider}`);
@@ -50,7 +50,7 @@ test("make test and make test-more run the matrix and all contracts; ONLY, PROVI
   assert.deepEqual(newer?.env, { GRAFTLET_TEST_PROVIDER: "cri", GRAFTLET_TEST_CONTAINERD: "2.4" });
 });
 
-test("files that share a lab are one job per provider, and start it by its name", () => {
+test("files that share a lab form one job per provider, and start the lab by its name", () => {
   const jobs = integrationJobs(asked);
   const shared = sharing(jobs);
   assert.deepEqual(shared.flatMap(({ files }) => files).toSorted(), jobs.flatMap(({ files }) => files).toSorted());

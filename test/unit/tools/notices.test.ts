@@ -23,7 +23,7 @@ test("lists the packages with code in the bundle", () => {
   assert.deepEqual(packageFolders(bundle), ["node_modules/@scope/one", "node_modules/two/node_modules/three"]);
 });
 
-test("the notices have each package's name, version and licence, and rejects a package without a licence", async (t) => {
+test("lists each package's name, version and licence, and rejects a package without a licence", async (t) => {
   const root = mkdtempSync(join(tmpdir(), "notices-"));
   t.after(() => rmSync(root, { recursive: true }));
   const put = (folder: string, files: Readonly<Record<string, string>>): void => {

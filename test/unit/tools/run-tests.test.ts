@@ -60,7 +60,7 @@ test("prints start, end, duration and CPU time of every file, and the total CPU 
   }
 });
 
-test("repeats a file that fails once, alone, and reports it", () => {
+test("repeats a failed file once, on its own, and reports it", () => {
   const { status, said } = runAll("passes", "fails once");
   assert.equal(status, 0);
   assert.equal(again.exec(said)?.[1], "1.test.mjs");
@@ -77,7 +77,7 @@ test("fails if a file fails twice or crashes", () => {
   }
 });
 
-test("does not repeat many failures, and reports the reason of each", () => {
+test("repeats no file if many have failed, and reports the reason for each", () => {
   const { status, said } = runAll("fails once", "fails once", "fails once", "fails once");
   assert.equal(status, 1);
   assert.doesNotMatch(said, again);

@@ -60,7 +60,7 @@ const cases: Readonly<Record<string, { readonly source: string; readonly finds: 
       const child = spawn("x"); child.on("error", ${noop}); child.stdin.write("x");`,
     finds: ["child.stdin"],
   },
-  "a child process without a listener whose stdin has one": {
+  "a child process that has no listener but whose stdin has one": {
     source: `import { spawn } from "node:child_process";
       const child = spawn("x"); child.stdin.on("error", ${noop}); child.stdin.write("x");`,
     finds: ["child"],
@@ -112,12 +112,12 @@ const cases: Readonly<Record<string, { readonly source: string; readonly finds: 
       const server = guardResponses(createServer((_request, response) => response.end("x"))); server.on("error", ${noop});`,
     finds: [],
   },
-  "event emitters and hashes, which are no streams": {
+  "event emitters and hashes, which are not streams": {
     source: `import { createHash } from "node:crypto"; import { EventEmitter } from "node:events";
       const news = new EventEmitter(); news.emit("news"); const hash = createHash("sha256"); hash.update("x");`,
     finds: [],
   },
-  "objects with methods of the same names as a stream's": {
+  "objects whose methods have the same names as a stream's": {
     source: `export function f(file: { write(text: string): void }, deferred: { end(): void }) { file.write("x"); deferred.end(); }`,
     finds: [],
   },

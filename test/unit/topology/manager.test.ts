@@ -104,7 +104,7 @@ test("rejects a pod with the kubelet's message; once released, nothing stays all
   assert.deepEqual(cpusOf("next"), ["1-3"]);
 });
 
-test("with scope pod all containers get their resources from the same NUMA node", async (t) => {
+test("with scope pod, all containers get their resources from the same NUMA node", async (t) => {
   const { plugin, admit, cpusOf, measured } = await nodeWith(t, { scope: "pod" });
   assert.equal(await admit("pair", asking("a", "2", 1), asking("b", "2")), undefined);
   assert.deepEqual(cpusOf("pair"), ["4-5", "6-7"]);
@@ -113,7 +113,7 @@ test("with scope pod all containers get their resources from the same NUMA node"
   assert.deepEqual(measured.slice(1), ["requested", "aligned pod", "requested", "unaligned pod", "failed"]);
 });
 
-test("restricted admits a request for several NUMA nodes, and best-effort one that has to be split", async (t) => {
+test("restricted admits a request that needs several NUMA nodes, and best-effort admits one that has to be split", async (t) => {
   const restricted = await nodeWith(t, { policy: "restricted" });
   assert.equal(await restricted.admit("large", asking("main", "6", 3)), undefined);
   assert.equal(restricted.plugin.calls.at(-1), "Allocate a,b,c");
@@ -130,7 +130,7 @@ test("a running pod keeps its allocations when it is admitted again", async (t) 
   assert.equal(plugin.calls.filter((call) => call.startsWith("Allocate")).length, 1);
 });
 
-test("a failing manager does not stop the others; managers of whole pods are asked last", async (t) => {
+test("a failed allocation rejects the pod; without alignment, no manager is asked after one has refused", async (t) => {
   const { plugin, admit, measured } = await nodeWith(t, {});
   plugin.break("Allocate", "broken");
   assert.equal((await admit("pod", asking("main", "1", 1)))?.reason, "UnexpectedAdmissionError");
@@ -147,7 +147,7 @@ test("a failing manager does not stop the others; managers of whole pods are ask
   assert.deepEqual(asked, ["a", "b"]);
 });
 
-test("without alignment the managers are asked container by container, and commit once all have allocated", async () => {
+test("without alignment, the managers are asked container by container, and commit once all have allocated", async () => {
   const asked: string[] = [];
   const manager = (name: string, full = ""): Pick<ResourceManager, "podAllocator"> => ({
     podAllocator: async () => ({
@@ -170,7 +170,7 @@ test("without alignment the managers are asked container by container, and commi
 /** A container without resources of its own. */
 const sharing = (name: string): Container => ({ name, image: "i" });
 
-test("a pod with pod-level resources gets its CPUs from one NUMA node, and its containers share the ones that are not exclusive", async (t) => {
+test("a pod with pod-level resources gets its CPUs from one NUMA node, and its containers share those that are not exclusive", async (t) => {
   const { admit, shares } = await nodeWith(t, { scope: "pod" }, { cpu: "4", memory: "4Gi" });
   assert.equal(await admit("p", asking("own", "1"), sharing("a"), sharing("b")), undefined);
   const expected = { "": "4-7", own: "4", a: "5-7", b: "5-7" };
@@ -189,7 +189,7 @@ test("rejects a pod with pod-level resources whose containers leave no CPUs to s
   assert.equal(rejection?.reason, "EmptyPodSharedPoolError");
 });
 
-test("with scope container only containers with requests of their own are aligned", async (t) => {
+test("with scope container, only containers with their own requests are aligned", async (t) => {
   const { admit, shares } = await nodeWith(t, {}, { cpu: "4", memory: "4Gi" });
   assert.equal(await admit("p", asking("own", "2"), sharing("a")), undefined);
   assert.deepEqual(shares("p"), { own: "1-2" });

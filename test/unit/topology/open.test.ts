@@ -16,7 +16,7 @@ const open = (text: string, more: Partial<typeof settings> | { maxNodes: number 
     never,
   );
 
-test("reads the NUMA nodes and their distances, also if numbers are missing", () => {
+test("reads the NUMA nodes and their distances, even if node numbers are missing", () => {
   const lines = ["node/node10/distance:20 10", "node/node2/distance:10 21", "node/node2", "node/node10"];
   const { ids, distances } = parseNumaTopology(lines);
   assert.deepEqual(ids, [2, 10]);

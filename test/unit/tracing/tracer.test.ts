@@ -112,7 +112,7 @@ test("a missing or unresponsive collector blocks nothing and is logged at a limi
   }
 });
 
-test("without configuration nothing is recorded and OpenTelemetry is not loaded", async () => {
+test("without configuration, nothing is recorded and OpenTelemetry is not loaded", async () => {
   const { tracer } = await opened(undefined);
   assert.equal(tracer.isOn, false);
   assert.equal(await tracer.span("work", {}, async () => 5), 5);

@@ -43,8 +43,12 @@ async function breakOff(before: Files | undefined, after: Files, broken: number)
 
 const rewrites: readonly (readonly [string, Files | undefined, Files])[] = [
   ["the first write", undefined, { a: "new", b: "new" }],
-  ["other content", { a: "old", b: "old" }, { a: "new", b: "new" }],
-  ["names that come and go", { a: "old", gone: "old", "d/x": "old" }, { a: "new", come: "new", "e/y": "new" }],
+  ["changed content", { a: "old", b: "old" }, { a: "new", b: "new" }],
+  [
+    "names that are added and removed",
+    { a: "old", gone: "old", "d/x": "old" },
+    { a: "new", come: "new", "e/y": "new" },
+  ],
 ];
 
 for (const [what, before, after] of rewrites) {

@@ -47,7 +47,7 @@ test("a top-level link belongs to the owner of its file", async () => {
   assert.equal((await host.fs.lstat("/v/ca.crt")).uid, 0);
 });
 
-test("writes nothing if nothing changed, also after a restart", async () => {
+test("writes nothing if nothing changed, even after a restart", async () => {
   const { host, clock, write } = await writer();
   await write(contentOf({ a: "1", "d/g": "3" }));
   const before = host.files.changes.length;

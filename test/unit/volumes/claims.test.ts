@@ -123,7 +123,7 @@ test("mounts a claim that is being deleted while it has the pvc-protection final
   assert.equal((await mounted(bench, [data])).get("v")?.hostPath, directoryOf("local-volume", "pv-data"));
 });
 
-test("mounts a claim without an event if its volume becomes readable a moment later", async () => {
+test("emits no event for a claim whose volume becomes readable a moment later, and mounts it", async () => {
   const bench = bound();
   bench.volumes.clear();
   const stage = bench.start();
@@ -230,7 +230,7 @@ for (const [what, spec, why] of noDevice)
     assert.equal(await refused(bound(spec), data, withDevice), why);
   });
 
-test("a generic ephemeral volume rejects a claim of that name with another owner", async () => {
+test("a generic ephemeral volume rejects a claim with the expected name but another owner", async () => {
   const ephemeral: Volume = { name: "v", ephemeral: { volumeClaimTemplate: { spec: {} } } };
   const { metadata } = podWith([]);
   const name = `${metadata.name}-v`;

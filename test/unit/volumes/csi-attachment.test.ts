@@ -77,7 +77,7 @@ test("a volume that was never attached is no longer in use once its driver requi
   assert.deepEqual(bench.inUse, []);
 });
 
-test("if the target is unreachable when the last pod ends, the volume is in use until it is back", async () => {
+test("if the target is unreachable when the last pod ends, the volume stays in use until the target is back", async () => {
   const bench = bound();
   const { storage, host } = bench;
   storage.capabilities.clear();

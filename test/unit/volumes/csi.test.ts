@@ -80,7 +80,7 @@ test("reports an unregistered driver, keeps its volumes until it is back, and un
   await clock.advance(0);
 });
 
-test("after a restart, only attached volumes are in use, once the Node has been read", async () => {
+test("after a restart, only attached volumes count as in use once the Node has been read", async () => {
   const bench = bound();
   await bench.start().mount(podWith([data]), never);
   bench.isNodeKnown = false;
@@ -92,7 +92,7 @@ test("after a restart, only attached volumes are in use, once the Node has been 
   assert.deepEqual(bench.inUse, [], "the driver wants no attachment");
 });
 
-test("after a restart, staged volumes are in use until no pod has them, then unstaged", async () => {
+test("after a restart, staged volumes stay in use until no pod has them, and are then unstaged", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   await bench.start().mount(podWith([data]), never);
@@ -358,7 +358,7 @@ test("passes requested service account tokens in the context or in secrets, and 
   stage.stop();
 });
 
-test("a failed republish keeps the volume, which is unpublished at the pod's end, also if the driver mounts nothing", async () => {
+test("a failed republish keeps the volume, which is unpublished at the pod's end, even if the driver mounts nothing", async () => {
   const bench = bound();
   const { storage, clock, host } = bench;
   storage.objects.set("d", { metadata: { name: "d" }, spec: { attachRequired: false, requiresRepublish: true } });
@@ -376,7 +376,7 @@ test("a failed republish keeps the volume, which is unpublished at the pod's end
   stage.stop();
 });
 
-test("a failed restage after a restart keeps the volume, which is unstaged with the last pod, also if the driver mounts nothing", async () => {
+test("a failed restage after a restart keeps the volume, which is unstaged with the last pod, even if the driver mounts nothing", async () => {
   const bench = bound();
   const { storage, clock, host } = bench;
   await bench.start().mount(podWith([data]), never);

@@ -13,7 +13,7 @@ test("an emptyDir on disk has mode 0777 and the kubelet's ready file", async () 
   assert.equal(bench.host.files.text(`${rootDir}/pods/uid-1/plugins/kubernetes.io~empty-dir/v/ready`), "");
 });
 
-test("an existing emptyDir keeps the mode that the pod set, also after a restart", async () => {
+test("an existing emptyDir keeps the mode that the pod set, even after a restart", async () => {
   const bench = volumeBench();
   const path = directoryOf("empty-dir");
   await mounted(bench, [{ name: "v", emptyDir: {} }]);

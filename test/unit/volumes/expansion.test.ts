@@ -100,7 +100,7 @@ test("passes secrets to the driver; a missing one is reported", async () => {
   assert.deepEqual(bench.claims.get("data")?.status?.conditions, []);
 });
 
-test("expands a volume resized while unused before the pod gets it", async () => {
+test("expands a volume that was resized while unused, before a pod gets it", async () => {
   const bench = bound();
   grow(bench);
   const { pass } = await started(bench);

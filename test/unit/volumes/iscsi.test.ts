@@ -281,7 +281,7 @@ test("uses the multipath device above the paths of several portals, and flushes 
   assert.deepEqual(await left(bench), nothing);
 });
 
-test("mounts one path if the other portals do not answer in five rounds, and does not wait for a multipath device for long", async () => {
+test("mounts one path if the other portals do not answer in five rounds, and waits only briefly for a multipath device", async () => {
   const bench = iscsiBench(attachedName());
   const { host, initiator, clock } = bench;
   initiator.down.add("10.0.0.2:3260");

@@ -161,7 +161,7 @@ test("a volume in a pod's spec gets the kubelet's name, handle and access mode",
   assert.deepEqual(shown(inline({ azureDisk: { diskName: "n", diskURI: "/u/n" } })), ["/u/n", "/u/n", "ReadWriteOnce"]);
 });
 
-test("a volume without an equivalent is refused, and others stay as they are", () => {
+test("a volume without an equivalent is refused, and other volumes stay as they are", () => {
   const refused = (spec: Spec, why: string) =>
     assert.throws(() => translated(spec), { message: `failed to translate in-tree pv to CSI: ${why}` });
   refused(

@@ -98,7 +98,7 @@ test("accepts every server name and address that the API server accepts", async 
   }
 });
 
-test("without mount options passes no -o; a failure is reported in the kubelet's words and retried cleanly", async () => {
+test("without mount options, passes no -o; a failure is reported in the kubelet's words and retried cleanly", async () => {
   const bench = bound();
   const { host, clock, events } = bench;
   const words =

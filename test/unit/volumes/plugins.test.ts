@@ -113,7 +113,7 @@ test("a ConfigMap is on disk, a Secret in memory, both read-only", async () => {
   assert.deepEqual(bench.host.files.mounted(), [{ path: directoryOf("secret", "w"), fsType: "tmpfs" }]);
 });
 
-test("optional objects may be missing; others are reported", async () => {
+test("optional objects may be missing; missing required objects are reported", async () => {
   const bench = volumeBench();
   await mounted(bench, [
     { name: "v", configMap: { name: "none", optional: true } },

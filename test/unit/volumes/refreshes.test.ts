@@ -32,7 +32,7 @@ test("rate-limits refreshes while an object keeps changing, and writes the newes
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "after a quiet time");
 });
 
-test("does not retry a failing volume for each change of another object", async () => {
+test("does not retry a failing volume whenever another object changes", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "0" });
   const stage = bench.start();

@@ -17,7 +17,7 @@ test("a file's label has the requested user and level, and the policy's role and
   assert.equal(label(all), "staff_u:object_r:container_file_t:s0");
 });
 
-test("a label has random categories without a level, and there is no label without options", () => {
+test("a label without a level gets random categories; without options there is no label", () => {
   assert.equal(label({ type: "spc_t" }), "system_u:object_r:container_file_t:s0:c7,c9");
   assert.equal(label({}), "");
   assert.equal(label({ user: "" }), "");
@@ -67,7 +67,7 @@ test("takes options from the containers that mount the volume; a container's opt
   assert.deepEqual(optionsOfVolume(pod, "v"), [{ level: "s0:c1", user: "u" }, { level: "s0:c2" }]);
 });
 
-test("metrics have the widest access mode of a volume", () => {
+test("metrics show the widest access mode of a volume", () => {
   const mode = (...accessModes: string[]) => shortAccessMode({ metadata: { name: "pv" }, spec: { accessModes } });
   assert.equal(mode("ReadWriteOnce", "ReadOnlyMany"), "ROX");
   assert.equal(mode("ReadWriteOncePod"), "RWOP");

@@ -70,7 +70,7 @@ test("mounts a volume without a label if the target, the driver, the pod or the 
   }
 });
 
-test("with feature gate SELinuxMount, volumes of all access modes are mounted with a label, also with policy MountOption", async () => {
+test("with feature gate SELinuxMount, volumes of all access modes are mounted with a label, even with policy MountOption", async () => {
   const bench = labelled({ accessModes: ["ReadWriteMany"] });
   bench.mountsAllModes = true;
   await bench.start().mount(withLevel("s0:c1", "uid-1", "MountOption"), never);
@@ -99,7 +99,7 @@ test("containers with different labels cannot share a ReadWriteOncePod volume; w
   assert.deepEqual([once.measured, flags(once)], [["containers differ false RWO"], [[], []]]);
 });
 
-test("a pod with another label waits for the end of the first pod, and then gets the volume staged again", async () => {
+test("a pod with another label waits until the first pod has ended, and then gets the volume staged again", async () => {
   const bench = labelled();
   const stage = bench.start();
   await stage.mount(withLevel("s0:c1"), never);
@@ -164,7 +164,7 @@ test("after a restart, a pod with another label waits until the volume of the fi
   );
 });
 
-test("after a restart a running pod keeps the label that it has, even a random one", async () => {
+test("after a restart, a running pod keeps the label that it has, even a random one", async () => {
   const bench = labelled();
   const typed = podWith([data], { securityContext: { seLinuxOptions: { type: "spc_t" } } });
   await bench.start().mount(typed, never);

@@ -13,7 +13,7 @@ import { never } from "../../fakes/signals.ts";
 const lost = new CodedError("unavailable", "the connection is lost");
 
 for (const { pluginName, listStaged } of unmounters)
-  test(`${pluginName}: the loss of the target while staged volumes are listed fails the listing, without an unhandled rejection`, async () => {
+  test(`${pluginName}: losing the target while staged volumes are listed fails the listing, without an unhandled rejection`, async () => {
     const clock = fakeClock();
     const fake = fakeHost({ clock });
     const unhandled: unknown[] = [];

@@ -45,7 +45,7 @@ test("retries a failed volume after 0.5, 1, 2 s and so on, with an event each ti
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
 });
 
-test("a volume is ready within seconds of the API server's return after any outage", async () => {
+test("after any outage, a volume is ready within seconds once the API server is back", async () => {
   const bench = volumeBench();
   const { issue } = bench;
   bench.issue = async () => {
@@ -60,7 +60,7 @@ test("a volume is ready within seconds of the API server's return after any outa
   await mounting;
 });
 
-test("a set-up interrupted by the loss of the target completes after its return, without an event", async () => {
+test("a set-up interrupted by the loss of the target completes once the target is back, without an event", async () => {
   const bench = volumeBench();
   const asked = Promise.withResolvers<void>();
   const { issue } = bench;
@@ -108,7 +108,7 @@ test("after 2m3s the sync fails with the kubelet's text and lists missing volume
   assert.deepEqual([...stage.mounted("uid-1").keys()], ["fine"]);
 });
 
-test("the creation of a missing object ends the wait at once", async () => {
+test("creating a missing object ends the wait at once", async () => {
   const bench = volumeBench();
   const stage = bench.start();
   const mounting = stage.mount(podWith([configMap]), never);
@@ -201,7 +201,7 @@ test("renews a token when due, without a sync", async () => {
   assert.equal(bench.requests.length, 3);
 });
 
-test("a set-up that is aborted because the node stops is no event of the pod", async () => {
+test("a set-up aborted because the node stops causes no event on the pod", async () => {
   const bench = volumeBench();
   const stage = bench.start();
   await stage.mount(podWith([token]), never);
@@ -345,7 +345,7 @@ test("rejects a UID that is not a valid directory name", async () => {
     await assert.rejects(stage.unmount(uid, never), { code: "invalid_argument" });
 });
 
-test("an unresponsive API server delays a sync for 2m3s, and not all later ones", async () => {
+test("an unresponsive API server delays a sync for 2m3s, but not all later ones", async () => {
   const bench = volumeBench();
   bench.issue = () => new Promise(() => {});
   const stage = bench.start();

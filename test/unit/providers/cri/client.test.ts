@@ -34,7 +34,7 @@ const serveVersion = (rig: SocketRig) =>
     ),
   );
 
-test("the first call after a break succeeds, however long the break was", async () => {
+test("the first call after an outage succeeds, however long the outage lasted", async () => {
   await using rig = socketRig();
   for (let tries = 0; tries < 5; tries += 1)
     await assert.rejects(rig.channel.call(version, request, never), { code: "unavailable" });

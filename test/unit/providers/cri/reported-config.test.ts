@@ -111,7 +111,7 @@ test("user namespaces need a handler that supports them", async () => {
   }
 });
 
-test("containerd 2.1 does not support parts of image volumes; other runtimes do, or reject the container", async () => {
+test("containerd 2.1 does not support mounting part of an image volume; other runtimes support it or reject the container", async () => {
   for (const [runtimeName, runtimeVersion, expected] of [
     ["containerd", "2.1.9", /^containerd 2\.1\.9 mounts the whole image .* use containerd 2\.2 or newer$/],
     ["containerd", "v2.1.0-rc.1", /^containerd v2\.1\.0-rc\.1 mounts/],

@@ -14,7 +14,7 @@ const container = {
   "io.kubernetes.pod.uid": "u1",
 };
 
-test("an event has its pod and container, and marks an exit", () => {
+test("an event names its pod and container, and marks an exit", () => {
   assert.deepEqual(runtimeEvent({ Action: "start", Actor: { ID: "s1", Attributes: sandbox } }), {
     kind: "changed",
     sandboxId: "s1",

@@ -13,14 +13,14 @@ test("reads kernel pseudo-files completely, in one or several chunks", async () 
   assert.ok(readKernelFile(program, 2 ** 30).equals(readFileSync(program)));
 });
 
-test("accepts only known pseudo-files, and no path that leads elsewhere", () => {
+test("accepts only known pseudo-files, and rejects paths that lead elsewhere", () => {
   for (const path of ["/sys/fs/cgroup/memory/kubepods/memory.stat", "/proc/loadavg"])
     assert.ok(isKernelFile(path), path);
   for (const path of ["/sys/fs/cgroup/../../etc/passwd", "/proc/1/maps", "/proc/meminfo.old", "/var/sys/fs/cgroup/a"])
     assert.ok(!isKernelFile(path), path);
 });
 
-test("fails for a missing file, a directory and a file above the limit like HostFs.readFile", async () => {
+test("like HostFs.readFile, fails for a missing file, a directory and a file above the size limit", async () => {
   const { readFile } = localHost({ clock: systemClock() }).fs;
   await assert.rejects(readFile("/sys/fs/cgroup/none/memory.stat"), { code: "not_found" });
   await assert.rejects(readFile("/sys/fs/cgroup/"), { code: "failed_precondition" });

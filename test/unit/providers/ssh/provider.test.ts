@@ -18,7 +18,7 @@ test("rejects sockets in cri and docker, and values that are not maps", () => {
   assert.throws(() => dockerConfigOf({ docker: ["x"] }, "n"), invalid(/is not a map of fields/));
 });
 
-test("counts each lost connection, also while others are up, and not new ones", () => {
+test("counts each lost connection, even while others are up, but not new connections", () => {
   let state: LinkState = { kind: "connecting", since: 0 };
   const listeners: ((state: LinkState) => void)[] = [];
   const trouble = createTargetLink({

@@ -169,7 +169,7 @@ test("does not reuse a connection closed by the daemon", async () => {
   docker.close();
 });
 
-test("repeats a read whose connection broke once, and never a modifying request", async () => {
+test("repeats a read once if its connection breaks, but never a modifying request", async () => {
   const { docker, asked, connections, listen } = await engineThat((path) => {
     if (path !== "/version") connections.at(-1)?.destroy();
     return answers(path);

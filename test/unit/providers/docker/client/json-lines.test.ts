@@ -34,7 +34,7 @@ test("rejects a line with too many values", async () => {
   await assert.rejects(Array.fromAsync(jsonLines(chunks(line))), { code: "resource_exhausted" });
 });
 
-test("charges the budget for a stream without lines, piece by piece", async () => {
+test("charges the budget piece by piece for a stream without line breaks", async () => {
   const budget = createTargetBudget({ clock: fakeClock() });
   async function* blanks() {
     for (;;) yield Buffer.from(" ");

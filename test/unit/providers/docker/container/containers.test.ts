@@ -85,7 +85,7 @@ test("uses the image's process settings if the pod has none", async () => {
   );
 });
 
-test("reports the signal that ends a container, whether Docker got it from the request or the image", async () => {
+test("reports a container's stop signal, whether Docker got it from the request or the image", async () => {
   const signals = [
     [undefined, Signal.SIGTERM],
     ["SIGRTMIN+1", Signal.SIGRTMINPLUS1],

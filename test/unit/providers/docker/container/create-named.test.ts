@@ -34,7 +34,7 @@ test("reports already_exists if a container of this node has the name", async ()
   await assert.rejects(createNamed(engine.parts, name, {}, signal()), { code: "already_exists" });
 });
 
-test("a foreign container keeps its name: ours gets a suffix, once", async () => {
+test("if a foreign container has the name, ours gets a suffix, once", async () => {
   for (const owner of ["", "n2"]) {
     await using engine = await engineWith(owner);
     assert.equal(await createNamed(engine.parts, name, {}, signal()), "new");

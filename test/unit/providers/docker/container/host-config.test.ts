@@ -95,7 +95,7 @@ test("sets a negative OOM score only if the sandbox could have one", async () =>
   assert.equal(await score(1000n, 0), 1000);
 });
 
-test("sets exactly the listed masked and read-only paths, and none for a privileged container", async () => {
+test("sets exactly the listed masked and read-only paths, or none for a privileged container", async () => {
   const listed = await secured({ maskedPaths: ["/proc/kcore"], readonlyPaths: [] });
   assert.deepEqual([listed.MaskedPaths, listed.ReadonlyPaths], [["/proc/kcore"], []]);
   const privileged = await secured({ privileged: true, maskedPaths: ["/proc/kcore"] });
@@ -167,7 +167,7 @@ test("rejects mounts that Docker does not support", async () => {
   await refused({ hostPath: "/a:b", selinuxRelabel: true }, "invalid_argument");
 });
 
-test("limits log rotation by the kubelet's settings", async () => {
+test("configures log rotation with the kubelet's limits", async () => {
   assert.deepEqual((await hostConfig({})).LogConfig, {
     Type: "json-file",
     Config: { "max-size": "10485760", "max-file": "5" },

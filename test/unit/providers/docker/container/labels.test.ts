@@ -18,7 +18,7 @@ test("returns the node label if it was requested", () => {
   assert.deepEqual(criLabels(dockerLabels({ ...asked, labels }, "n1", {})).labels, labels);
 });
 
-test("a pod cannot pose as another node's, nor as a container", () => {
+test("a pod cannot pose as another node's pod, nor as a container", () => {
   const labels = { [nodeLabel]: "n2", [typeLabel]: "container" };
   const docker = dockerLabels({ labels, annotations: {} }, "n1", { [typeLabel]: sandboxType });
   assert.deepEqual([docker[nodeLabel], docker[typeLabel]], ["n1", sandboxType]);

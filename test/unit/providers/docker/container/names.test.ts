@@ -22,7 +22,7 @@ test("ignores the suffix of a taken name", () => {
   assert.deepEqual(parseSandboxName(`${sandboxName(pod)}_00ffab12`), pod);
 });
 
-test("parses a sandbox's name not as a container's or vice versa, and no foreign names", () => {
+test("does not parse a sandbox's name as a container's or vice versa, nor foreign names at all", () => {
   assert.equal(parseContainerName(sandboxName(pod)), undefined);
   assert.equal(parseSandboxName(containerName({ name: "main", attempt: 0 }, pod)), undefined);
   for (const name of [

@@ -48,7 +48,7 @@ test("changes nothing without a DNS configuration", async () => {
   assert.deepEqual(changes, []);
 });
 
-test("logs a file without write access instead of failing", async () => {
+test("logs missing write access to the file instead of failing", async () => {
   const { parts, lines } = await withFile("nameserver 127.0.0.11\n", new CodedError("permission_denied", "no"));
   await ensureResolvConf(parts, sandbox, dns, signal);
   assert.equal(lines.length, 1);

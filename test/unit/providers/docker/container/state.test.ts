@@ -14,7 +14,7 @@ const ended = {
   FinishedAt: "2026-01-01T00:00:03Z",
 };
 
-test("a created container has no other times", () => {
+test("a created container has only its creation time", () => {
   const { state, createdAt, startedAt, finishedAt } = life({});
   assert.deepEqual(
     { state, createdAt, startedAt, finishedAt },
@@ -22,7 +22,7 @@ test("a created container has no other times", () => {
   );
 });
 
-test("a restarted container has no trace of its previous end", () => {
+test("a restarted container shows nothing of its previous exit", () => {
   const again = life({ ...runningState, ExitCode: 137, FinishedAt: "2026-01-01T00:00:01.9Z" });
   assert.equal(again.state, ContainerState.CONTAINER_RUNNING);
   assert.deepEqual([again.exitCode, again.finishedAt, again.reason], [0, 0n, ""]);
@@ -33,7 +33,7 @@ test("paused and restarting containers are running", () => {
     assert.equal(life({ ...runningState, ...change }).state, ContainerState.CONTAINER_RUNNING);
 });
 
-test("an ended container has a reason", () => {
+test("an exited container has a reason", () => {
   const reasons = [
     life({ ...ended, ExitCode: 0 }),
     life({ ...ended, ExitCode: 3 }),
@@ -59,7 +59,7 @@ test("a container that failed to start has exited at its creation time, with Doc
   });
 });
 
-test("an exit unseen by the daemon is not before the start", () => {
+test("an exit that the daemon did not see is never dated before the start", () => {
   const { state, startedAt, finishedAt } = life({ ...ended, ExitCode: 255, FinishedAt: createdState.FinishedAt });
   assert.equal(state, ContainerState.CONTAINER_EXITED);
   assert.equal(finishedAt, startedAt);

@@ -154,7 +154,7 @@ test("determines unknown capabilities on request: from the daemon's info, otherw
   assert.equal(created.length, 3, "once for all who wait");
 });
 
-test("without a sandbox image there are no probes: sandboxes report the reason", async () => {
+test("without a sandbox image, runs no probes; sandboxes report the reason", async () => {
   const { engine, created } = engineWith({ starts: plainOnly, image: false });
   await using daemon = await engine;
   const { capabilities } = serviceOf(daemon.parts);

@@ -79,7 +79,7 @@ test("requests the list once while the daemon reports changes", async () => {
   assert.equal(engine.calls.length, 2);
 });
 
-test("removes an image name by name, never by force; names that disappeared with others are no failure", async () => {
+test("removes an image name by name, never by force; names that disappeared with another name are not a failure", async () => {
   await using engine = await fakeEngine(removal([{ Id: "c", ImageID: `sha256:${"c".repeat(64)}`, Names: ["/child"] }]));
   await dockerImages(engine.parts).removeImage(spec(id), signal);
   const deletions = engine.calls.filter(({ method }) => method === "DELETE");
@@ -183,7 +183,7 @@ test("with containerd's image store, the image filesystem is containerd's direct
   assert.equal(await mountpoint(), "/var/lib/containerd", "it is remembered");
 });
 
-test("digests among the tags of an image, as containerd's image store has them, are no tags", () => {
+test("ignores digests that containerd's image store lists among an image's tags", () => {
   const image = { ...inspected, RepoTags: [`busybox@${digest}`, "busybox:1"] } as Parameters<typeof criImage>[0];
   assert.deepEqual(criImage(image, new Set()).repoTags, ["docker.io/library/busybox:1"]);
 });

@@ -54,7 +54,7 @@ test("a digest takes precedence over a tag, and the default tag is latest", asyn
   assert.deepEqual(queries, [digest, digest, "latest"]);
 });
 
-test("an image in no registry is not_found, and every failure names the image", async () => {
+test("an image that no registry has is not_found, and every failure names the image", async () => {
   const cases = [
     { answer: refusing(404, "manifest unknown"), code: "not_found", words: "manifest unknown" },
     { answer: refusing(500, "Get: connection refused"), code: "unknown", words: "connection refused" },

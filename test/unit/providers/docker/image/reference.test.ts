@@ -5,7 +5,7 @@ import { qualifiedImageName, imageRefOf, isImageId } from "../../../../../provid
 const id = `sha256:${"a".repeat(64)}`;
 const digest = `sha256:${"b".repeat(64)}`;
 
-test("the image reference is the digest in the requested repository, otherwise in any, otherwise the ID", () => {
+test("the image reference is the digest in the requested repository, otherwise in any repository, otherwise the image ID", () => {
   const RepoDigests = [`one.example/a@${digest}`, `busybox@${digest}`];
   assert.equal(imageRefOf({ Id: id, RepoDigests }, "busybox:1.37"), `docker.io/library/busybox@${digest}`);
   assert.equal(imageRefOf({ Id: id, RepoDigests }, `one.example/a@${digest}`), `one.example/a@${digest}`);

@@ -73,7 +73,7 @@ const line = (second: number, text = `line ${second}\n`): LogLine => ({
   partial: !text.endsWith("\n"),
 });
 
-test("drops repeated lines, whatever comes in between", () => {
+test("drops repeated lines, regardless of the lines between them", () => {
   const isNew = createRepeatFilter();
   const shown = (...seconds: number[]) => seconds.filter((second) => isNew(line(second)));
   assert.deepEqual(shown(1, 2, 3, 4, 5), [1, 2, 3, 4, 5]);

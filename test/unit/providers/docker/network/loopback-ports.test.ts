@@ -71,7 +71,7 @@ function tables(host: FakeHost, lines: string[]): void {
 
 const commandsOf = (host: FakeHost) => host.commands.map(([program]) => program);
 
-test("sets one rule for each loopback host port of a running sandbox, and none for other ports", async () => {
+test("sets one rule for each loopback host port of a running sandbox, but none for other ports", async () => {
   const lines = [...theirs, rule("tcp", 7, "172.17.0.7:8080")];
   const list = [
     sandbox("running", "172.17.0.2", [
@@ -93,7 +93,7 @@ test("sets one rule for each loopback host port of a running sandbox, and none f
   assert.deepEqual(commandsOf(engine.parts.host), ["iptables", "iptables-restore", "iptables"]);
 });
 
-test("redirects a port taken over by another sandbox, and removes the rule with the last one", async () => {
+test("redirects a port taken over by another sandbox, and removes the rule with the last sandbox", async () => {
   const lines = [...theirs];
   const sandboxes = { list: [sandbox("running", "172.17.0.2", [published("127.0.0.1", 5)])] };
   await using engine = await machine(lines, sandboxes);

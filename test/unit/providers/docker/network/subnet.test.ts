@@ -9,7 +9,7 @@ test("normalizes a subnet to its first address", () => {
   assert.equal(ipv4Subnet("1.2.3.4/32"), "1.2.3.4/32");
 });
 
-test("rejects text that is no IPv4 subnet", () => {
+test("rejects text that is not an IPv4 subnet", () => {
   for (const text of ["", "10.88.0.0", "10.88.0.0/33", "10.88.0.256/24", "fd00::/64", "a.b.c.d/8"])
     assert.equal(ipv4Subnet(text), undefined, text);
 });

@@ -48,7 +48,7 @@ test("uses the configured image if present, otherwise pulls it once for all call
   assert.deepEqual(pulled.asked, ["pull registry.example/pause:3"]);
 });
 
-test("looks the configured image up once, until it is reported missing", async () => {
+test("looks up the configured image once, and again only after it is reported missing", async () => {
   const { engine, present, asked, ensure, verify } = await engineWith({
     images: ["registry.example/pause:3"],
     pullable: ["registry.example/pause:3"],
@@ -87,7 +87,7 @@ test("on an unsupported architecture, reports which image to load and asks the r
   assert.equal(asked.length, 2);
 });
 
-test("releases a pod that stops waiting", async () => {
+test("stops waiting for the sandbox image when the caller aborts", async () => {
   const engine = await rawEngine(({ path, response }) => {
     if (!path.endsWith("/json")) return;
     response.statusCode = 404;

@@ -19,7 +19,7 @@ const codes = {
     "2cffff54ecffff17",
 } as const;
 
-test("the programs are the expected instructions after an ELF header", () => {
+test("each program consists of an ELF header and the expected instructions", () => {
   for (const machine of ["amd64", "arm64"] as const) {
     const program = pauseProgram(machine);
     assert.equal(program.subarray(176).toString("hex"), codes[machine]);

@@ -102,7 +102,7 @@ test("stops waiting for a relay that cannot be started yet", async () => {
   await assert.rejects(started, /given up/);
 });
 
-test("directions end independently; a process whose both directions ended is left to exit, or killed a minute later", async () => {
+test("directions end independently; a process is killed if it has not exited a minute after both have ended", async () => {
   for (const endsItself of [true, false]) {
     const { process, stdin, stdout, kills, exit } = fakeProcess();
     const clock = fakeClock();

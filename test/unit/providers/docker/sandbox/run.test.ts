@@ -84,7 +84,7 @@ test("recreates a missing network, and then the sandbox", async () => {
   assert.notEqual(networks[0], first);
 });
 
-test("looks a missing image up again, and creates the sandbox from the available one", async () => {
+test("looks up a missing image again, and creates the sandbox from the available one", async () => {
   let there = true;
   let looked = 0;
   const { engine, deps, sandboxes } = await daemonWith(() =>
@@ -105,7 +105,7 @@ test("looks a missing image up again, and creates the sandbox from the available
   assert.match(sandboxes.get(name) ?? "", /"Image":"pause:2"/);
 });
 
-test("throws a not_found that is neither the network nor the image, without a retry", async () => {
+test("throws a not_found error caused by neither the network nor the image, without a retry", async () => {
   let starts = 0;
   const { engine, deps } = await daemonWith(() => {
     starts += 1;

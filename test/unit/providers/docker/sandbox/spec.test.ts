@@ -46,7 +46,7 @@ test("a pod without host namespaces gets its own hostname, ports and namespaces"
   assert.equal(HostConfig?.Privileged, undefined);
 });
 
-test("a pod in the host's namespaces has the host's name and no ports of its own", () => {
+test("a pod in the host's namespaces has the host's name and exposes no ports itself", () => {
   const { NODE } = NamespaceMode;
   const config = {
     portMappings: [{ protocol: Protocol.TCP, containerPort: 80, hostPort: 80, hostIp: "" }],
@@ -131,11 +131,11 @@ test("sets resolver, sysctls, groups, user and runtime as requested", () => {
   });
 });
 
-test("leaves a group without a user to the sandbox image", () => {
+test("ignores a group without a user, so that the sandbox image's user applies", () => {
   assert.equal(specOf({ linux: { securityContext: { runAsGroup: { value: 50n } } } }).User, "");
 });
 
-test("rejects a user namespace of the pod's own", () => {
+test("rejects a separate user namespace for the pod", () => {
   const namespaceOptions = { usernsOptions: { mode: NamespaceMode.POD } };
   assert.throws(() => specOf({ linux: { securityContext: { namespaceOptions } } }), { code: "unimplemented" });
 });

@@ -37,7 +37,7 @@ function daemon({ path, query }: EngineCall): EngineAnswer {
   return { status: 200, body: found };
 }
 
-test("running containers have usage, others only their writable layer's", async () => {
+test("running containers have full usage, others only that of their writable layer", async () => {
   await using engine = await fakeEngine(daemon);
   const [running, ended, ...more] = await dockerStats(engine.parts).listContainerStats(undefined, signal);
   assert.equal(more.length, 0);
@@ -61,7 +61,7 @@ test("finds a single container by its full ID only", async () => {
   await assert.rejects(stats.podSandboxStats("c1", signal), { code: "not_found" });
 });
 
-test("a pod's stats include its containers'", async () => {
+test("a pod's stats include its containers' stats", async () => {
   await using engine = await fakeEngine(daemon);
   const pod = await dockerStats(engine.parts).podSandboxStats("s1", signal);
   assert.deepEqual(

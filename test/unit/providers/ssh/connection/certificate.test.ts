@@ -69,7 +69,7 @@ test("no byte of a certificate can be changed undetected", () => {
   }
 });
 
-test("verifies signatures of each key type with its own algorithms only, RSA only with SHA-2, and rejects malformed ones", () => {
+test("verifies signatures of each key type only with that type's algorithms, RSA only with SHA-2, and rejects malformed signatures", () => {
   const data = Buffer.from("data");
   for (const signer of keys) {
     for (let times = 0; times < 20; times += 1) assert.ok(isSignatureOf(signer.wire, data, signer.sign(data)));

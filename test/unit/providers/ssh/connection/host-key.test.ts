@@ -46,7 +46,7 @@ test("accepts a known key, reports other and revoked keys as a mismatch, and off
   });
 });
 
-test("reports HostKeyUnknown for a host that is not in the file, and without a file", async () => {
+test("reports HostKeyUnknown for a host that is not in the file, or if there is no file", async () => {
   await withFile("", async (path) => {
     const check = await hostKeyCheck({ kind: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     const refusal = check.refusal(one);
@@ -116,9 +116,9 @@ function changed(blob: Buffer): Buffer {
 
 const certificates: readonly (readonly [what: string, blob: Buffer, refusal: RegExp | undefined])[] = [
   ["that is valid", certificateOf(key, authority), undefined],
-  ["of an RSA authority", certificateOf(key, rsaAuthority), undefined],
+  ["from an RSA authority", certificateOf(key, rsaAuthority), undefined],
   [
-    "of an RSA authority, with SHA-1",
+    "from an RSA authority, with SHA-1",
     certificateOf(key, rsaAuthority, { algorithm: "ssh-rsa" }),
     /signature is invalid/,
   ],
@@ -130,8 +130,8 @@ const certificates: readonly (readonly [what: string, blob: Buffer, refusal: Reg
     /it is for example, h/,
   ],
   ["without names", certificateOf(key, authority, { principals: [] }), /no name at all/],
-  ["of another authority", certificateOf(key, key), /is not trusted for this host/],
-  ["that is a user's", certificateOf(key, authority, { type: "user" }), /it is a user certificate/],
+  ["from another authority", certificateOf(key, key), /is not trusted for this host/],
+  ["that is a user certificate", certificateOf(key, authority, { type: "user" }), /it is a user certificate/],
   [
     "with a critical option",
     certificateOf(key, authority, { critical: ["force-command"] }),
@@ -158,7 +158,7 @@ for (const [what, blob, refusal] of certificates)
     assert.match(why.message, refusal);
   });
 
-test("accepts the same certificate again after its expiry on the same connection, and no other expired one", async () => {
+test("accepts the same certificate again after it expires on the same connection, but no other expired certificate", async () => {
   let second = 99;
   await withFile(`@cert-authority *.example ${lineOf(authority)}`, async (file) => {
     const where = { host: "h.example", port: 22 };

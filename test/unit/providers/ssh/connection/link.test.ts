@@ -215,7 +215,7 @@ test("reports the loss of the connection if it is lost during the check", async 
   await link[Symbol.asyncDispose]();
 });
 
-test("resets its retry delays after two seconds of uptime, and not if it breaks earlier", async () => {
+test("resets its retry delays after two seconds of uptime, but not if it breaks earlier", async () => {
   const { link, connect, clock } = target();
   const delays: number[] = [];
   void link.connection();

@@ -53,7 +53,7 @@ function limitedPeer() {
   return { protocol: protocol as unknown as SshPeer["protocol"], offer };
 }
 
-test("five thousand connections of pods per second are read more slowly, but do not break the SSH connection", async () => {
+test("five thousand pod connections per second are read more slowly, but do not break the SSH connection", async () => {
   const read = await limitedPeer().offer([channelOpen(), channelEof, channelClose], 5_000, 20);
   assert.ok(read > 35_000 && read < 43_000, `${read} were read in 20 s`);
 });

@@ -6,7 +6,7 @@ import { abortError } from "../../../../../src/lib/errors.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { never } from "../../../../fakes/signals.ts";
 
-test("an aborted open fails at once, also without any reverse connection", async () => {
+test("an aborted open fails at once, even without any reverse connection", async () => {
   const connections = createReverseConnections("edge", fakeClock());
   const over = new AbortController();
   const waiting = connections.open(over.signal);
@@ -41,7 +41,7 @@ test("tries a connection that led to a wrong host key after the others", async (
   assert.equal(connections.reportHostKey(thief.stream, false), false, "there is no other");
 });
 
-test("does not evict the connection that led to the machine for connections with a stolen key", async () => {
+test("does not evict a connection known to lead to the machine in favour of connections with a stolen key", async () => {
   const connections = createReverseConnections("edge", fakeClock());
   const machine = dialled();
   connections.add(machine.connection);

@@ -84,7 +84,7 @@ for (const [what, input] of [
     assert.match(complaint, /^graftlet: standard input is not a public host key/);
   });
 
-test("sends the machine one sentence why it cannot enrol, and no details of other errors", async (t) => {
+test("tells the machine in one sentence why it cannot enrol, without details of other errors", async (t) => {
   const used = await listener(t, () => {
     throw new CodedError("permission_denied", "the token has been used");
   });
@@ -98,7 +98,7 @@ test("sends the machine one sentence why it cannot enrol, and no details of othe
 for (const [what, username] of [
   ["another token", enrolmentUser("edge-1.north", "f".repeat(32))],
   ["the token of another node", enrolmentUser("edge-2", token)],
-  ["a token of the wrong form", `${user}0`],
+  ["a malformed token", `${user}0`],
 ] as const)
   test(`rejects a login with ${what}`, async (t) => {
     const { connect, requests } = await listener(t);
@@ -106,7 +106,7 @@ for (const [what, username] of [
     assert.equal(requests.length, 0);
   });
 
-test("a machine that enrols gets no forward, and no second session", async (t) => {
+test("a machine that enrols gets neither a forward nor a second session", async (t) => {
   const { client, connect } = await listener(t);
   await connect(user);
   const refusal = (ask: (done: (error?: Error) => void) => unknown) =>

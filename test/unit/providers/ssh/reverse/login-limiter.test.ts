@@ -7,7 +7,7 @@ describe("login-attempt limiter", () => {
   const closed: string[] = [];
   const closing = (name: string) => () => void closed.push(name);
 
-  test("addresses whose last login failed share a rate; others and successful ones do not", async () => {
+  test("addresses whose last login failed share a rate limit; other addresses are not limited", async () => {
     const clock = fakeClock();
     const keeper = createLoginLimiter(clock);
     keeper.admit("bad", closing("bad"))?.failed();

@@ -82,14 +82,14 @@ for (const [what, algorithms] of [
     assert.match(errors.join(), /no matching/i);
   });
 
-test("closes a connection at once that requests a second key exchange before the login", async (t) => {
+test("closes a connection at once if it requests a second key exchange before the login", async (t) => {
   const { visitor } = await listener(t);
   const { inside, closed } = await visitor();
   inside._protocol.rekey();
   assert.ok(await within(closed, 3_000));
 });
 
-test("closes a connection at once that sends more than 64 KiB before the login", async (t) => {
+test("closes a connection at once if it sends more than 64 KiB before the login", async (t) => {
   const { visitor } = await listener(t);
   const { client, inside, closed } = await visitor();
   const ignored = sshAttacks["long ignored message"]?.begin;

@@ -74,7 +74,7 @@ test("starts at most twelve shells, and replaces a dead one for a waiting caller
   assert.equal(await waiting, next);
 });
 
-test("the shell of an aborted caller goes to the next one", async () => {
+test("the shell of an aborted caller goes to the next caller", async () => {
   const { pool, starting, shell } = rig();
   const giveUp = new AbortController();
   const given = assert.rejects(pool.acquire(giveUp.signal), { code: "cancelled" });
@@ -96,7 +96,7 @@ test("keeps at most four idle shells", async () => {
   );
 });
 
-test("callers beyond the limit of shells also fail if every start fails", async () => {
+test("callers beyond the limit of shells also fail if every shell fails to start", async () => {
   const { pool, starting } = rig();
   const all = Array.from({ length: 13 }, () => pool.acquire(never));
   const refused = Promise.all(all.map((each) => assert.rejects(each, { code: "unavailable" })));

@@ -59,7 +59,7 @@ test("only a non-root login makes pod features unsupported; every missing privil
   assert.deepEqual(Object.keys(missingPrivileges(user).unsupported), ["fileOwner", "mount"]);
 });
 
-test("starts shells in a session of their own if the SSH server gives them no process group", () => {
+test("starts shells in their own session if the SSH server gives them no process group", () => {
   const found = parsePrivileges(told("sudo", "me", "", "nc ", "", "proc", "shared"), config);
   assert.equal(shellCommand(found), "exec setsid sudo -n /bin/sh");
   assert.deepEqual(found.missing, []);

@@ -40,7 +40,7 @@ test("quotes a cloud image's answer to a login as root, which names the user to 
   );
 });
 
-test("quotes the standard error of a session that ends, too, and nothing if it printed nothing", async () => {
+test("also quotes the standard error of a session that ends, and quotes nothing if it printed nothing", async () => {
   assert.match(
     await refusal({ stderr: "This account is not available.\n" }),
     /answer is "This account is not available\."/,

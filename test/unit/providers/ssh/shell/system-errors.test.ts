@@ -36,7 +36,7 @@ for (const [said, code] of cases)
     assert.equal(codeOfMessage(`${said}\n`), code);
   });
 
-test("uses the last line with an error message, and ignores such words in file names", () => {
+test("uses the last line with an error message, and ignores file names that contain such messages", () => {
   assert.equal(
     codeOfMessage("mkdir: x: File exists\nchmod: x: Operation not permitted\n0 bytes copied\n"),
     "permission_denied",

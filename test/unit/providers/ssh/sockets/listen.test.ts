@@ -53,7 +53,7 @@ test("does not retry after the link has been closed", async () => {
   assert.equal(await lostListener("closed"), 2);
 });
 
-test("keeps no connection that was lost", async () => {
+test("does not keep lost connections", async () => {
   const clock = fakeClock();
   const forwardIn = (_host: string, port: number, done: (error: undefined, port: number) => void) =>
     done(undefined, port);
