@@ -110,7 +110,7 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
     (await cluster.kubectl(["get", `--raw=/api/v1/nodes/${name}/proxy/healthz`, as])).stderr;
   assert.match(await health("wide-1"), /no preferred addresses found/);
   assert.match(await health("other-1"), /only reach its own nodes/);
-  assert.equal(await removeObject("wide-1"), "");
+  assert.equal(await remove("wide-1"), "");
 
   // What belongs to a GraftedNode.
   const machine = {
