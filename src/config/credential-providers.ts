@@ -199,7 +199,7 @@ function tokenFrom(wire: Readonly<Record<string, unknown>>, { file, path }: Plac
     throw refuse(
       where("requiredServiceAccountAnnotationKeys"),
       required,
-      "they need requireServiceAccount: true; set that, or name them as optional",
+      "they need requireServiceAccount: true; set that, or list them as optional",
     );
   const keys = [...required, ...others];
   const odd = keys.find((key) => !isQualifiedName(key.toLowerCase()));

@@ -74,7 +74,7 @@ export interface NodeConfig {
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
 export const kubeletServingSigner = "kubernetes.io/kubelet-serving";
 
-/** Settings of a node outside a Pod. */
+/** Settings of a node when graftlet runs outside a Pod. */
 export const outsidePod = {
   certificateSecret: undefined,
   kubeletAddress: { of: "host" },

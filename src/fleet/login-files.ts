@@ -111,7 +111,7 @@ function textOfKey(secret: Secret | undefined, key: string, title: string): stri
   throw new RefusedObject(
     "LoginSecretUnusable",
     "invalid_argument",
-    `${title} has more than 64 KiB in ${key}: a login is smaller`,
+    `${title} has more than 64 KiB in ${key}: store only the login there`,
   );
 }
 

@@ -120,7 +120,7 @@ function listedPods(object: Fields, origin: ManifestOrigin): readonly StaticPod[
   });
   for (const [index, { pod }] of pods.entries()) {
     if (uids.has(pod.metadata.uid))
-      throw unusable(`items[${index}] of its PodList: metadata.uid: another of its pods has it too`);
+      throw unusable(`items[${index}] of its PodList: another pod in the list has the same metadata.uid`);
     uids.add(pod.metadata.uid);
   }
   return pods;

@@ -266,7 +266,11 @@ function publicState(
 ): LinkState {
   switch (state.kind) {
     case "idle": {
-      const why = new LinkError("LinkDown", "unavailable", `${endpointName(config)} has not been connected to yet.`);
+      const why = new LinkError(
+        "LinkDown",
+        "unavailable",
+        `graftlet has not connected to ${endpointName(config)} yet.`,
+      );
       return { kind: "down", since: born, why, nextTryAt: born };
     }
     case "down":

@@ -48,8 +48,8 @@ test("describes each mistake in one sentence with file and field", () => {
   const cases: readonly [Parts, string][] = [
     [{ current: "" }, "has no current-context; set it to one of its contexts (main)"],
     [{ current: "other" }, 'current-context "other" is not among its contexts (main)'],
-    [{ context: { cluster: "d" } }, 'the current context names "d", which is not among its clusters'],
-    [{ context: { user: "v" } }, 'the current context names "v", which is not among its users'],
+    [{ context: { cluster: "d" } }, 'the current context names "d", which is not among the clusters'],
+    [{ context: { user: "v" } }, 'the current context names "v", which is not among the users'],
     [{ cluster: { server: "" } }, "clusters[0].cluster.server is missing"],
     [{ cluster: { server: "here:80" } }, 'cluster "c" has server "here:80", which is not an http or https URL'],
     [

@@ -123,7 +123,7 @@ test("names each invalid setting with the remedy", () => {
     [{ ...ecr, cache: "10m" }, `${where}.cache is "10m": is not a field of this configuration; remove it`],
     [
       { ...ecr, tokenAttributes: { ...token, requiredServiceAccountAnnotationKeys: ["a"] } },
-      `${where}.tokenAttributes.requiredServiceAccountAnnotationKeys is ["a"]: they need requireServiceAccount: true; set that, or name them as optional`,
+      `${where}.tokenAttributes.requiredServiceAccountAnnotationKeys is ["a"]: they need requireServiceAccount: true; set that, or list them as optional`,
     ],
     [
       { ...ecr, tokenAttributes: { ...token, cacheType: undefined } },
