@@ -130,7 +130,7 @@ function parseFile(path: string): RawKubeconfig {
   } catch (error) {
     const code = codeOfErrno((error as NodeJS.ErrnoException).code);
     if (code === "not_found")
-      throw new CodedError(code, `kubeconfig ${path} does not exist; name one with --kubeconfig`, { cause: error });
+      throw new CodedError(code, `kubeconfig ${path} does not exist; specify one with --kubeconfig`, { cause: error });
     throw new CodedError(code, `kubeconfig ${path} cannot be read: ${messageOf(error)}`, { cause: error });
   }
   try {

@@ -82,7 +82,7 @@ export async function* examineFleet(of: FleetExamination, signal: AbortSignal): 
 
 function noSuchNode(name: string, namespace: string): CheckResult {
   return failure(
-    `${name} is neither a node in the configuration nor a GraftedNode in namespace ${namespace}: give another --node`,
+    `${name} is neither a node in the configuration nor a GraftedNode in namespace ${namespace}: use another --node`,
   );
 }
 

@@ -180,7 +180,8 @@ export function kubeconfigFrom(
   bootstrap?: string,
 ): string | undefined {
   if (path === undefined || path === "") {
-    if (bootstrap) throw refuse(setting, undefined, "is not given: name the file to write the node's credentials to");
+    if (bootstrap)
+      throw refuse(setting, undefined, "is not given: specify the file to write the node's credentials to");
     if (io.env["KUBERNETES_SERVICE_HOST"]) return undefined;
     throw refuse(
       setting,

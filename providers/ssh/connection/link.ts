@@ -239,7 +239,7 @@ class SshLink {
   async #openAnother(): Promise<Connection> {
     const most = connectionLimit([...this.#live]);
     if (this.#live.size >= most)
-      throw new CodedError("failed_precondition", `there are ${most} connections to the target already`);
+      throw new CodedError("failed_precondition", `there are already ${most} connections to the target`);
     const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
       throw unreachableError(this.#config, asLinkError(error));
     });

@@ -43,7 +43,7 @@ test("describes each mistake in one sentence with file and field", () => {
   using at = folder();
   assert.throws(() => readKubeconfig(at.path), {
     code: "not_found",
-    message: `kubeconfig ${at.path} does not exist; name one with --kubeconfig`,
+    message: `kubeconfig ${at.path} does not exist; specify one with --kubeconfig`,
   });
   const cases: readonly [Parts, string][] = [
     [{ current: "" }, "has no current-context; set it to one of its contexts (main)"],

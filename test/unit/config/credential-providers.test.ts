@@ -103,7 +103,7 @@ test("names each invalid setting with the remedy", () => {
     requireServiceAccount: false,
   };
   const cases: readonly (readonly [object, string])[] = [
-    [{ ...ecr, name: "" }, `${where}.name is not given; name the program`],
+    [{ ...ecr, name: "" }, `${where}.name is not given; specify the program`],
     [{ ...ecr, name: "a/b" }, `${where}.name is "a/b": use the name of a file in /bin/, without a path or spaces`],
     [{ ...ecr, name: ".." }, `${where}.name is "..": use the name of a file in /bin/, without a path or spaces`],
     [{ ...ecr, name: "none" }, '/c.yaml: providers.name is "none": there is no program /bin/none; install it there'],
