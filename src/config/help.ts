@@ -53,7 +53,7 @@ The machine
   --cgroup-driver, --cgroup-root, --cgroups-per-qos, --fail-cgroupv1, --fail-swap-on
 
 The API server
-  --kubeconfig FILE                   API server and credentials; required outside a Pod, except for static pods only
+  --kubeconfig FILE                   API server and credentials; required outside a Pod, unless there are only static pods
   --kube-api-qps, --kube-api-burst    requests per second to the API server (default 50, 100)
   --event-qps, --event-burst          events per second (default 50, 100)
 
@@ -64,7 +64,7 @@ The node
   --register-node                     register the node (default true)
   --register-with-taints K=V:EFFECT   taints at registration
   --provider-id ID                    the node's spec.providerID
-  --daemon-sets CHOICE                pods of DaemonSets that run: none, selected or all (default: by the node's network)
+  --daemon-sets CHOICE                DaemonSet pods to run: none, selected or all (default: depends on the node's network)
   --max-pods N, --pods-per-core N     maximum number of pods (default 110, 0 for no limit per core)
   --system-reserved, --kube-reserved  resources that pods cannot request: cpu=200m,memory=500Mi,...
   --eviction-hard SIGNAL<AMOUNT,...   thresholds below which pods are evicted

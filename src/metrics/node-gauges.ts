@@ -62,7 +62,7 @@ export function viewMetrics(metrics: Metrics, view: () => NodeGauges | undefined
     labels: ["plugin_name", "state"],
     values: () => volumeCounts(view()),
   });
-  metrics.gauge("kubelet_podcertificate_states", "Certificates of projected volumes, by signer and state.", {
+  metrics.gauge("kubelet_podcertificate_states", "Certificates in projected volumes, by signer and state.", {
     labels: ["signer_name", "state"],
     values: () => {
       const keys = (view()?.podCertificates() ?? []).map(({ signerName, state }) => `${signerName}\n${state}`);
@@ -93,7 +93,7 @@ export function viewMetrics(metrics: Metrics, view: () => NodeGauges | undefined
 /** Creates graftlet's own gauges; most are about the connection to the target, which a kubelet does not need. */
 function ownGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   const flag = (holds: boolean | undefined) => present(holds === undefined ? undefined : Number(holds));
-  metrics.gauge("graftlet_link_up", "1 while the target on another machine is reachable.", {
+  metrics.gauge("graftlet_link_up", "1 while the remote target is reachable.", {
     values: () => {
       const link = view()?.link;
       return flag(link && link.trouble() === undefined);

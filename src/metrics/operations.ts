@@ -73,11 +73,11 @@ export function plegMetrics(metrics: Metrics, clock: Clock): PlegMeasures {
   );
   const streams = metrics.counter(
     "kubelet_evented_pleg_connection_success_count",
-    "Established event streams of the runtime.",
+    "Established event streams from the runtime.",
   );
   const breaks = metrics.counter(
     "kubelet_evented_pleg_connection_error_count",
-    "Failed and broken event streams of the runtime.",
+    "Failed and broken event streams from the runtime.",
   );
   const delays = metrics.histogram(
     "kubelet_evented_pleg_connection_latency_seconds",

@@ -111,7 +111,7 @@ export function startMetrics(metrics: Metrics): StartMeasures {
   const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Failed sandbox creations.");
   const namespaced = metrics.counter(
     "kubelet_started_user_namespaced_pods_total",
-    "Attempted sandbox creations of pods with hostUsers: false.",
+    "Attempted sandbox creations for pods with hostUsers: false.",
   );
   const namespacedErrors = metrics.counter(
     "kubelet_started_user_namespaced_pods_errors_total",

@@ -108,7 +108,7 @@ export function manifestPods({ text, origin, lists }: Manifest): readonly Static
 function listedPods(object: Fields, origin: ManifestOrigin): readonly StaticPod[] {
   expectKind(object, "PodList");
   const items = object["items"] ?? [];
-  if (!Array.isArray(items)) throw unusable("items of its PodList is not a list");
+  if (!Array.isArray(items)) throw unusable("the items field of its PodList is not a list");
   const uids = new Set<string>();
   const pods = items.map((item: unknown, index) => {
     if (!isRecord(item)) throw unusable(`items[${index}] of its PodList is not a pod`);
