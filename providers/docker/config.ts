@@ -55,7 +55,7 @@ function parseNetwork(value: unknown): string {
     );
   if (["host", "none", "default"].includes(value))
     throw invalidField(
-      `providerConfig.network is ${JSON.stringify(value)}, on which pods have no addresses of their own: name a bridge network.`,
+      `providerConfig.network is ${JSON.stringify(value)}, which gives pods no addresses of their own: name a bridge network.`,
     );
   return value;
 }

@@ -130,7 +130,7 @@ async function reopen(above: Level, below: Level): Promise<void> {
   if (directory.device === device && directory.inode === inode)
     return void Object.assign(above, { directory, open: true });
   await directory.close();
-  throw new CodedError("failed_precondition", `${formatPath([below.name])} was moved during its removal`);
+  throw new CodedError("failed_precondition", `${formatPath([below.name])} was moved while it was being removed`);
 }
 
 async function close(level: Level): Promise<void> {

@@ -102,7 +102,7 @@ function load(from: AccessFile, now: number | undefined) {
   if (cert && !key)
     throw new CodedError(
       "invalid_argument",
-      `${path}: user ${JSON.stringify(user.name)} has a client-certificate and no client-key`,
+      `${path}: user ${JSON.stringify(user.name)} has a client-certificate but no client-key`,
     );
   const tls = { ca, cert, key, servername: cluster.tlsServerName, rejectUnauthorized: !cluster.skipTLSVerify };
   return { access, tls, stamp: stampOf(from, access) };

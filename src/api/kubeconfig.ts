@@ -130,7 +130,7 @@ function parseFile(path: string): RawKubeconfig {
   } catch (error) {
     const code = codeOfErrno((error as NodeJS.ErrnoException).code);
     if (code === "not_found")
-      throw new CodedError(code, `kubeconfig ${path} does not exist; name one with --kubeconfig`, { cause: error });
+      throw new CodedError(code, `kubeconfig ${path} does not exist; specify one with --kubeconfig`, { cause: error });
     throw new CodedError(code, `kubeconfig ${path} cannot be read: ${messageOf(error)}`, { cause: error });
   }
   try {
@@ -162,7 +162,7 @@ function currentContext(path: string, raw: RawKubeconfig): Context {
 
 function named<T extends { readonly name: string }>(path: string, field: string, all: readonly T[], name: string): T {
   const found = all.find((one) => one.name === name);
-  if (!found) throw invalid(path, `the current context names ${quote(name ?? "")}, which is not among its ${field}`);
+  if (!found) throw invalid(path, `the current context names ${quote(name ?? "")}, which is not among the ${field}`);
   return found;
 }
 

@@ -98,7 +98,7 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
       if (event.type !== "BOOKMARK") apply(objects, event, options.handler);
     }
     if (events === 0 && clock.monotonic() - since < shortWatchMs)
-      throw new CodedError("unavailable", "the watch ended at once");
+      throw new CodedError("unavailable", "the watch ended immediately");
   };
   const cycle: Cycle = async ({ failures, onProgress }, signal) => {
     const listed = stale;

@@ -126,7 +126,7 @@ function retire(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
 }
 
 function discard(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
-  const why = new CodedError("unavailable", "the API server does not respond on its connections");
+  const why = new CodedError("unavailable", "the API server does not respond on the open connections");
   trackClosing(dispatcher, dispatcher.destroy(why), old);
 }
 

@@ -40,10 +40,10 @@ export function rejectionReason(
   const { signerName, username = "", groups = [], usages = [], request } = spec;
   const user = `system:node:${nodeName}`;
   if (signerName !== signer) return `it is for the signer ${signerName}, not ${signer}`;
-  if (username !== user) return `${JSON.stringify(username)} requests it, not ${user}`;
-  if (!groups.includes(group)) return `${user} requests it without being in the group ${group}`;
+  if (username !== user) return `it was requested by ${JSON.stringify(username)}, not by ${user}`;
+  if (!groups.includes(group)) return `${user} is not in the group ${group}`;
   if (!allowedUsages.includes(usages.toSorted().join()))
-    return `it is not for the usages of a serving certificate: ${usages.join(", ")}`;
+    return `its usages are not those of a serving certificate: ${usages.join(", ")}`;
   try {
     const { commonName, organization, names } = requestedSubject(Buffer.from(request, "base64").toString("latin1"));
     if (commonName !== user || organization !== group)

@@ -47,7 +47,7 @@ function derOf(pem: string): Buffer {
   const block = /^-----BEGIN CERTIFICATE REQUEST-----\n([\w+/=\n]+)\n-----END CERTIFICATE REQUEST-----\n*$/;
   const base64 = pem.length > maxLength ? "" : (block.exec(pem)?.[1] ?? "").replaceAll("\n", "");
   const der = Buffer.from(base64, "base64");
-  if (base64 === "" || der.toString("base64") !== base64) throw malformed("not exactly one PEM block");
+  if (base64 === "" || der.toString("base64") !== base64) throw malformed("no single valid PEM block");
   return der;
 }
 
@@ -108,7 +108,7 @@ function elementsOf(bytes: Buffer): readonly Element[] {
     if ((tag & 0x1f) === 0x1f) throw malformed("a tag of more than one byte");
     const { length, size } = lengthAt(bytes, at + 1);
     const from = at + 1 + size;
-    if (from + length > bytes.length) throw malformed("an element beyond the end");
+    if (from + length > bytes.length) throw malformed("an element that extends beyond the end");
     found.push({ tag, content: bytes.subarray(from, from + length) });
     at = from + length;
   }

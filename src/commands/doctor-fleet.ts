@@ -82,7 +82,7 @@ export async function* examineFleet(of: FleetExamination, signal: AbortSignal): 
 
 function noSuchNode(name: string, namespace: string): CheckResult {
   return failure(
-    `no node of the configuration and no GraftedNode in namespace ${namespace} is called ${name}: give another --node`,
+    `${name} is neither a node in the configuration nor a GraftedNode in namespace ${namespace}: use another --node`,
   );
 }
 
@@ -184,10 +184,10 @@ function reasonToSkip(object: GraftedNode): CheckResult | undefined {
   const skip = (reason: string, why: string): CheckResult => ({ level: "ok", reason, message: `not checked: ${why}` });
   const { active, paused } = object.spec;
   const now = readyCondition(object.status);
-  if (isDeleted(object)) return skip("Leaving", "the object is being deleted, and its machine leaves the cluster");
+  if (isDeleted(object)) return skip("Leaving", "the object is being deleted, and its machine is leaving the cluster");
   if (active === false) return skip("Inactive", "spec.active is false");
   if (now?.reason === "Inactive" || now?.reason === "Leaving") return skip(now.reason, messageIn(now));
-  return paused ? skip("Paused", "spec.paused is true, so others may be working on the machine") : undefined;
+  return paused ? skip("Paused", "spec.paused is true, so someone may be working on the machine") : undefined;
 }
 
 function statusOf({ status }: GraftedNode): CheckResult {

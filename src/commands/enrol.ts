@@ -75,7 +75,7 @@ async function enrollingObject(
     if (configured)
       throw new CodedError(
         "failed_precondition",
-        `GraftedNode ${nodeName}: the node is in nodes of release ${configured.release}: add the machine's key to authorized_keys of the login's Secret, or remove the node from the values`,
+        `GraftedNode ${nodeName}: the node is configured in the values of release ${configured.release} (\`nodes\`): add the machine's key to authorized_keys of the login's Secret, or remove the node from the values`,
       );
     const pool = poolRef && (await client.get<GraftedNodePool>(poolPath(namespace, poolRef.name), { signal }));
     const whole = withDefaults(object, pool);

@@ -21,7 +21,7 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   const { nodes, kubeconfig, terminal, timeoutMs, signal } = options;
   const account = kubeconfig === undefined ? serviceAccount(options.env) : undefined;
   const access = kubeconfig === undefined ? account : kubeconfigFile(kubeconfig);
-  if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: name the path of a kubeconfig");
+  if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: specify the path of a kubeconfig");
   const deployment = options.deployment && deploymentIn(options.deployment, account);
   if (!options.yes && !(await confirmLeave(options))) return false;
   const clock = systemClock();

@@ -16,7 +16,7 @@ export async function runStatus({ socket, node, output, terminal, signal }: Stat
   const nodes = all.nodes.filter(({ name }) => node === undefined || name === node);
   if (node !== undefined && nodes.length === 0) {
     const names = all.nodes.map(({ name }) => name).join(", ");
-    throw new CodedError("not_found", `--node is "${node}": the process has no such node; name one of ${names}`);
+    throw new CodedError("not_found", `--node is "${node}": the process has no such node; use one of ${names}`);
   }
   const report = { ...all, nodes };
   if (output === "json") printJson(terminal, report);

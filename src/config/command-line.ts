@@ -243,7 +243,7 @@ function nodeOfFlags(io: ConfigIo, options: Options, values: Flags): NodeConfig 
 
 function nameOne(values: Flags, nodes: readonly NodeConfig[]): string {
   const names = nodes.map(({ nodeName }) => nodeName).join(", ");
-  return `name one of the nodes in ${String(values.get("nodes"))}: ${names}`;
+  return `use one of the nodes in ${String(values.get("nodes"))}: ${names}`;
 }
 
 function optionsFrom(flags: Flags): Options {

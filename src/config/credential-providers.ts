@@ -158,7 +158,7 @@ interface Place {
 function providerFrom(given: ValueOf<typeof providerFields>, place: Place, directory: string): CredentialProvider {
   const { name, matchImages, defaultCacheDuration, apiVersion, args, env, tokenAttributes } = given;
   const where = (at: string) => `${place.file}: ${place.path}.${at}`;
-  if (name === "") throw refuse(where("name"), undefined, "is not given; name the program");
+  if (name === "") throw refuse(where("name"), undefined, "is not given; specify the program");
   if (name === "." || name === ".." || /[/ ]/.test(name))
     throw refuse(where("name"), name, `use the name of a file in ${directory}, without a path or spaces`);
   if (!pluginVersions.includes(apiVersion))
@@ -190,7 +190,8 @@ function tokenFrom(wire: Readonly<Record<string, unknown>>, { file, path }: Plac
   const { requiredServiceAccountAnnotationKeys: required, optionalServiceAccountAnnotationKeys: others } = given;
   if (apiVersion !== pluginVersions[0])
     throw refuse(`${file}: ${path}.apiVersion`, apiVersion, `tokenAttributes need ${pluginVersions[0]}`);
-  if (audience === "") throw refuse(where("serviceAccountTokenAudience"), undefined, "is not given; name the audience");
+  if (audience === "")
+    throw refuse(where("serviceAccountTokenAudience"), undefined, "is not given; specify the audience");
   if (requireServiceAccount === undefined)
     throw refuse(where("requireServiceAccount"), undefined, "is not given; write true or false");
   if (cacheType === undefined)
@@ -199,7 +200,7 @@ function tokenFrom(wire: Readonly<Record<string, unknown>>, { file, path }: Plac
     throw refuse(
       where("requiredServiceAccountAnnotationKeys"),
       required,
-      "they need requireServiceAccount: true; set that, or name them as optional",
+      "they need requireServiceAccount: true; set that, or list them as optional",
     );
   const keys = [...required, ...others];
   const odd = keys.find((key) => !isQualifiedName(key.toLowerCase()));

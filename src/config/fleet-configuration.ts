@@ -55,7 +55,7 @@ export function readFleet(
 ): FleetConfig | undefined {
   if (!shared.fleet) return undefined;
   const { release, nodeNames, listener } = decode(fleetFields, shared.fleet, { file: path, path: "fleet" });
-  if (release === "") throw refuse(`${path}: fleet.release`, undefined, "is not given; name the Helm release");
+  if (release === "") throw refuse(`${path}: fleet.release`, undefined, "is not given; specify the Helm release");
   const wrong = nodeNames.find((pattern) => !/^[a-z0-9.*-]*[a-z0-9][a-z0-9.*-]*$/.test(pattern));
   if (wrong !== undefined || nodeNames.length === 0)
     throw refuse(`${path}: fleet.nodeNames`, wrong ?? [], "list the names that nodes may have, such as edge-*");
@@ -64,7 +64,11 @@ export function readFleet(
   if (shared.kubeletAddress === "host")
     throw refuse(`${path}: kubeletAddress`, "host", "a fleet does not support it; set service or podIP");
   if (listener.port !== 0 && listener.hostKeyFile === "")
-    throw refuse(`${path}: fleet.listener.hostKeyFile`, undefined, "is not given; name the file of the listener's key");
+    throw refuse(
+      `${path}: fleet.listener.hostKeyFile`,
+      undefined,
+      "is not given; specify the file of the listener's key",
+    );
   const shapes = nodeNames.map(patternShape);
   return {
     release,
@@ -92,7 +96,7 @@ export function readNodeObjects(
 ): { readonly release: string } | undefined {
   if (!shared.nodeObjects) return undefined;
   const { release } = decode(nodeObjectsFields, shared.nodeObjects, { file: path, path: "nodeObjects" });
-  if (release === "") throw refuse(`${path}: nodeObjects.release`, undefined, "is not given; name the Helm release");
+  if (release === "") throw refuse(`${path}: nodeObjects.release`, undefined, "is not given; specify the Helm release");
   if (!io.env["KUBERNETES_SERVICE_HOST"])
     throw refuse(`${path}: nodeObjects`, release, "needs graftlet to run in a Pod; omit it elsewhere");
   return { release };

@@ -239,7 +239,7 @@ function draftOf(io: ConfigIo, entry: NodeEntry, at: NodePlace): Draft {
   );
   const kubelet = decodeConfiguration(wire, { file: at.path, path: `${place}.kubeletConfiguration` });
   const name = entry.name === "" ? undefined : nodeNameFrom(`${where}.name`, entry.name);
-  if (name === undefined) throw refuse(`${where}.name`, undefined, "is not given; name the node");
+  if (name === undefined) throw refuse(`${where}.name`, undefined, "is not given; specify the node");
   checkConfiguredLabels(`${where}.labels`, entry.labels);
   checkAnnotations(`${where}.annotations`, entry.annotations);
   const below = (setting: string, directory: string): string =>
@@ -315,7 +315,7 @@ function inPod(
       `${path}: ${named}`,
       service || undefined,
       of === "service"
-        ? "is not given; name the Service of kubeletAddress: service"
+        ? "is not given; specify the Service of kubeletAddress: service"
         : "it requires kubeletAddress: service; set that too, or omit this",
     );
   return {

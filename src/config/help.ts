@@ -25,7 +25,7 @@ An invalid setting stops startup with a one-line error and exit code 1.
 export function helpText(): string {
   return `graftlet: a kubelet that grafts a machine onto a Kubernetes cluster.
 It accepts the kubelet's command line. Flags of a kubelet ${kubeletVersion} that are not listed here are accepted
-too; each that graftlet does not support yet causes a warning.
+too; graftlet warns about each one that it does not support yet.
 
 Usage:
   graftlet --kubeconfig FILE [--config FILE] [flags]
@@ -53,7 +53,7 @@ The machine
   --cgroup-driver, --cgroup-root, --cgroups-per-qos, --fail-cgroupv1, --fail-swap-on
 
 The API server
-  --kubeconfig FILE                   API server and credentials; required outside a Pod, except for static pods only
+  --kubeconfig FILE                   API server and credentials; required outside a Pod, unless there are only static pods
   --kube-api-qps, --kube-api-burst    requests per second to the API server (default 50, 100)
   --event-qps, --event-burst          events per second (default 50, 100)
 
@@ -64,7 +64,7 @@ The node
   --register-node                     register the node (default true)
   --register-with-taints K=V:EFFECT   taints at registration
   --provider-id ID                    the node's spec.providerID
-  --daemon-sets CHOICE                pods of DaemonSets that run: none, selected or all (default: by the node's network)
+  --daemon-sets CHOICE                DaemonSet pods to run: none, selected or all (default: depends on the node's network)
   --max-pods N, --pods-per-core N     maximum number of pods (default 110, 0 for no limit per core)
   --system-reserved, --kube-reserved  resources that pods cannot request: cpu=200m,memory=500Mi,...
   --eviction-hard SIGNAL<AMOUNT,...   thresholds below which pods are evicted
@@ -108,9 +108,9 @@ the machine through hostPath. The command can be repeated at any time. It needs 
 with kubectl.
 
   --yes                               skip the confirmation
-  --node NAME                         the node to remove, of the --nodes file
+  --node NAME                         the node of the --nodes file to remove
 
-These of the node's own flags determine what is removed: --provider (ssh if the --provider-config file has a host),
+These flags of the node determine what is removed: --provider (ssh if the --provider-config file has a host),
 --provider-config, --hostname-override, --root-dir, --config, --config-dir, --container-runtime-endpoint,
 --cgroup-root, --cgroup-driver, --nodes. Other flags are accepted and have no effect.
 
@@ -138,7 +138,7 @@ doctor pod reports which parts of a manifest (a Pod, or a Deployment, a Job and 
   -o, --output text|json              text (default): ok, warning or FAILURE, with the node condition's reason and the remedy
   --node NAME                         only this node of the --nodes file, or this GraftedNode
 
-Exit code 1 means that something fails; warnings do not.
+Exit code 1 means that a check has failed; warnings do not count.
 `;
 }
 
@@ -154,7 +154,7 @@ and errors of its log. The process answers on a unix socket that only its own us
 
   -o, --output text|json              text (default), or all of it as JSON
   --node NAME                         only this node
-  --status-socket FILE                the socket (default: that of the environment's GRAFTLET_STATUS_SOCKET, or status.sock in --cert-dir)
+  --status-socket FILE                the socket (default: GRAFTLET_STATUS_SOCKET in the environment, or status.sock in --cert-dir)
 
 The flags that the process was started with are accepted; those that do not determine the socket have no
 effect. Exit code 0 means that all nodes are ready.
@@ -198,9 +198,9 @@ export function enrolHelpText(): string {
 Usage, in graftlet's Pod:
   graftlet enrol NODE --address HOST[:PORT] [flags]
 
-The script runs on the machine, as root. It makes a key, sends it and the machine's host key to graftlet's listener with a
+The script runs on the machine, as root. It creates a key, sends it and the machine's host key to graftlet's listener with a
 one-time token, authorizes graftlet's login, and starts the reverse tunnel as a unit of systemd. The GraftedNode needs
-spec.ssh.reverse without authorizedKeys. It is served once you have approved the machine's host key:
+spec.ssh.reverse without authorizedKeys. Graftlet serves it once you have approved the machine's host key:
 
   kubectl annotate gn NODE graftlet.dev/approve-host-key=SHA256:...
 

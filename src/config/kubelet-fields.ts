@@ -127,7 +127,7 @@ export const kubeletFields = {
   maxOpenFiles: field(int64, 1_000_000, {
     flag: "max-open-files",
     check: notNegative,
-    instead: "the limit of open files is the hard limit",
+    instead: "the hard limit of open files applies",
   }),
   contentType: field(text, "application/vnd.kubernetes.protobuf", {
     flag: "kube-api-content-type",
@@ -173,7 +173,7 @@ export const kubeletFields = {
     check: checkRange(3000, Infinity, "3s or longer"),
   }),
   configMapAndSecretChangeDetectionStrategy: field(oneOf("Watch", "Cache", "Get"), "Watch", {
-    instead: "changes are watched",
+    instead: "graftlet always watches for changes",
   }),
   systemReserved: field(pairs, {}, { flag: "system-reserved", check: checkReserved }),
   kubeReserved: field(pairs, {}, { flag: "kube-reserved", check: checkReserved }),

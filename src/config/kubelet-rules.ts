@@ -156,7 +156,7 @@ const shutdown: Rule = (config) => {
     throw refuse(
       "shutdownGracePeriodByPodPriority",
       config.shutdownGracePeriodByPodPriority,
-      "leave out shutdownGracePeriod, which excludes it",
+      "leave out shutdownGracePeriod; only one of the two can be set",
     );
   }
   if (all > 0 && !gateEnabled(config.featureGates, "GracefulNodeShutdown")) {

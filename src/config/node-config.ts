@@ -74,7 +74,7 @@ export interface NodeConfig {
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
 export const kubeletServingSigner = "kubernetes.io/kubelet-serving";
 
-/** Settings of a node outside a Pod. */
+/** Settings of a node when graftlet runs outside a Pod. */
 export const outsidePod = {
   certificateSecret: undefined,
   kubeletAddress: { of: "host" },
@@ -180,7 +180,8 @@ export function kubeconfigFrom(
   bootstrap?: string,
 ): string | undefined {
   if (path === undefined || path === "") {
-    if (bootstrap) throw refuse(setting, undefined, "is not given: name the file to write the node's credentials to");
+    if (bootstrap)
+      throw refuse(setting, undefined, "is not given: specify the file to write the node's credentials to");
     if (io.env["KUBERNETES_SERVICE_HOST"]) return undefined;
     throw refuse(
       setting,

@@ -61,7 +61,7 @@ function clashes(ranges: readonly string[], whose: string, networks: readonly Ne
     if (first === undefined) return [];
     const more = others.length > 0 ? ` and ${others.length} more` : "";
     const what = `${cidr} (${device}) of the target overlaps with ${first}${more} of ${whose}`;
-    const remedy = "traffic for one may go to the other; give the target's network other addresses";
+    const remedy = "traffic for one may go to the other; give the target's network different addresses";
     return [warning(`${what}: ${remedy}`, "PodNetworkOverlaps")];
   });
 }

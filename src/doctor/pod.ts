@@ -96,7 +96,10 @@ function daemonSetFindings(
   const remedy =
     setting === "none" ? "set daemonSets: selected or all" : 'annotate its template with graftlet.dev/run: "true"';
   return [
-    warning(`it would not run, but be a placeholder (daemonSets: ${setting}${ofItself}): ${remedy}`, placeholderReason),
+    warning(
+      `it would be a placeholder that does not run (daemonSets: ${setting}${ofItself}): ${remedy}`,
+      placeholderReason,
+    ),
   ];
 }
 

@@ -208,7 +208,7 @@ async function resolver(
     );
   if (servers.every((server) => server.startsWith("127.") || server === "::1"))
     return warning(
-      `${resolvConf} contains ${servers.join(", ")}, which pods cannot reach: set another file in resolvConf, with systemd-resolved /run/systemd/resolve/resolv.conf`,
+      `${resolvConf} contains ${servers.join(", ")}, which pods cannot reach: set another file in resolvConf (with systemd-resolved: /run/systemd/resolve/resolv.conf)`,
     );
   return ok(`name servers ${servers.join(", ")}`);
 }

@@ -145,7 +145,7 @@ async function watchHealth(
     } catch (err) {
       // The driver does not report health; only a new version of it could.
       if (hasCode(err, "unimplemented")) return;
-      if (!signal.aborted) log.debug({ err, driver }, "cannot follow the health of a DRA driver's devices; retrying");
+      if (!signal.aborted) log.debug({ err, driver }, "cannot watch the health of a DRA driver's devices; retrying");
     } finally {
       onHealth(driver, undefined);
     }

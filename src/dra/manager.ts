@@ -50,7 +50,7 @@ export interface DraManager extends ResourceManager {
   dynamicResources(pod: Pod, container: Container): readonly DynamicResource[];
 }
 
-/** Interval of the search for claims of pods that no longer exist, milliseconds: the kubelet's. */
+/** How often to look for claims of pods that no longer exist, in milliseconds; same as the kubelet. */
 const reconcileIntervalMs = 60_000;
 /** Delay before the checkpoint is read again while the target is unreachable, milliseconds. */
 const loadRetryDelayMs = 5_000;

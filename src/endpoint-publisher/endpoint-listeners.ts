@@ -86,7 +86,7 @@ function createForwarder(deps: EndpointListenersDeps) {
     const place = placeFor(publishedPortKey(door), peer);
     if (!place) {
       socket.resetAndDestroy();
-      return warn({ uid: door.uid, port: door.port, peer, err: "the client has reached its share of connections" });
+      return warn({ uid: door.uid, port: door.port, peer, err: "the client has reached its limit of connections" });
     }
     const stopIdle = endWhenIdle(socket, deps.clock);
     try {

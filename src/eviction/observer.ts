@@ -177,7 +177,7 @@ function createResourceReader<T>(
   return {
     problem: () => problem,
     async now(signal) {
-      if (running) return fail("the previous read has not ended");
+      if (running) return fail("the previous read is still in progress");
       running = begin(signal);
       try {
         const value = await untilAborted(running, signal);

@@ -111,7 +111,7 @@ function identified({ refused, progress: { isIdentified, trouble } }: MemberStat
 }
 
 function linked({ link, progress: { trouble } }: MemberState): Verdict {
-  if (link === "local") return yes("Local", "the machine is graftlet's own");
+  if (link === "local") return yes("Local", "the machine is the one that graftlet runs on");
   const now = link ? link.trouble() : trouble;
   if (now) return no(now);
   return link ? yes("Connected", "the machine is connected") : unknown("NotConnected", "there is no connection yet");

@@ -165,7 +165,10 @@ function authorizedKeysFor(
 }
 
 function usedToken(): CodedError {
-  return new CodedError("permission_denied", "the token has been used, or is not valid any more: make another one");
+  return new CodedError(
+    "permission_denied",
+    "the token has already been used, or is no longer valid: make another one",
+  );
 }
 
 function hashOf(token: string): string {

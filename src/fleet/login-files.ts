@@ -47,7 +47,7 @@ export async function writeLogin(
     throw new RefusedObject(
       "LoginSecretMissing",
       "not_found",
-      `${title} does not exist in the object's namespace: create it, or name another`,
+      `${title} does not exist in the object's namespace: create it, or use another`,
     );
   // A key takes precedence over a password: a login has only one of them.
   const hasKey = secret.data?.["ssh-privatekey"] !== undefined;
@@ -111,7 +111,7 @@ function textOfKey(secret: Secret | undefined, key: string, title: string): stri
   throw new RefusedObject(
     "LoginSecretUnusable",
     "invalid_argument",
-    `${title} has more than 64 KiB in ${key}: a login is smaller`,
+    `${title} has more than 64 KiB in ${key}: store only the login there`,
   );
 }
 

@@ -114,7 +114,7 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
     update(object) {
       const isOther = significantParts(object) !== significantParts(latest);
       if (isForced(object) && !isForced(latest))
-        attempt.abort(new CodedError("cancelled", "the machine is not waited for"));
+        attempt.abort(new CodedError("cancelled", "the node leaves without waiting for its machine"));
       latest = object;
       if (isOther) changed.fire();
     },
@@ -253,13 +253,13 @@ async function takeOut(
   const about = machineReference(leaving.object);
   const say = (message: string) => {
     causes.stopped = { reason: "Leaving", message };
-    log.info({ step: message }, "node leaves the cluster");
+    log.info({ step: message }, "node is leaving the cluster");
     reported();
   };
-  say("the machine leaves the cluster");
-  events.event(about, "Normal", "Leaving", `policy ${leaving.policy}: the machine leaves the cluster`);
+  say("the machine is leaving the cluster");
+  events.event(about, "Normal", "Leaving", `policy ${leaving.policy}: the machine is leaving the cluster`);
   const config = await configurationOf(deps, leaving.object).catch((error: unknown) => {
-    log.warn({ err: error }, "cannot read the specification of a GraftedNode that leaves");
+    log.warn({ err: error }, "cannot read the specification of a GraftedNode that is leaving the cluster");
     return undefined;
   });
   const result = await leaveCluster(deps, { ...leaving, config, say }, signal);
@@ -269,7 +269,7 @@ async function takeOut(
     return false;
   }
   if (result.left === "dirty") {
-    log.warn({ reason: result.message }, "cannot clean the machine of a GraftedNode that leaves the cluster");
+    log.warn({ reason: result.message }, "cannot clean the machine of a GraftedNode that is leaving the cluster");
     events.event(about, "Warning", "LeftDirty", `${result.message}; ${identityOf(leaving.object)}`);
   }
   return true;

@@ -117,7 +117,7 @@ function verdictOf(all: number, { outdated, busy, failed, isPaused }: RollOutSta
     return { status: "True", reason: "Complete", message: "all nodes run with the template" };
   const named = [...failed.slice(0, maxNamed), ...(failed.length > maxNamed ? ["…"] : [])].join(", ");
   const progress = `${all - outdated} of ${all} nodes run with the template`;
-  const message = named === "" ? progress : `${progress}; not Ready with it: ${named}`;
+  const message = named === "" ? progress : `${progress}; of these, not Ready: ${named}`;
   if (!isPaused) return { status: "False", reason: "Progressing", message };
   const remedy = "fix the template or these machines, or raise disruption.pauseOnFailures";
   return { status: "False", reason: "Paused", message: `${message}: ${remedy}` };

@@ -215,9 +215,9 @@ async function deletePods(deps: DeletePodsDeps, signal: AbortSignal): Promise<vo
     if (ready === "True") readyAt = clock.monotonic();
     const why =
       ready === "gone" || ready === "Unknown" || clock.monotonic() - readyAt >= unreadyTimeoutMs
-        ? `no agent terminates pods there (node ${nodeName} is ${ready === "gone" ? "not in the cluster" : "not Ready"})`
+        ? `no agent is running there to terminate pods (node ${nodeName} is ${ready === "gone" ? "not in the cluster" : "not Ready"})`
         : clock.monotonic() >= deadline && `pods have not terminated within ${goDuration(deps.timeoutMs)}`;
-    if (why) return say(`${why}; leaving them to the cleanup of the target: ${podNames(pods)}`);
+    if (why) return say(`${why}; leaving them to the target's cleanup: ${podNames(pods)}`);
     await clock.sleep(pollIntervalMs, signal);
   }
 }

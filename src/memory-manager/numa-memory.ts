@@ -40,7 +40,7 @@ export async function readMemoryTopology(
   if (topology.length > maxNodes)
     throw new CodedError(
       "failed_precondition",
-      `the memory manager supports up to ${maxNodes} NUMA nodes, and the machine has ${topology.length}`,
+      `the memory manager supports up to ${maxNodes} NUMA nodes, but the machine has ${topology.length}`,
     );
   return topology;
 }

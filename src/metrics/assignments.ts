@@ -24,17 +24,17 @@ export function assignmentMetrics(
   if (!isOn) return { cpu: nothing, memory: nothing };
   const allocations = metrics.counter(
     "resource_manager_allocations_total",
-    "Allocations of CPUs and memory to containers, by source: the node, or the resources of the whole pod.",
+    "CPU and memory allocations to containers, by source: the node, or the resources of the whole pod.",
     ["resource_name", "source"],
   );
   const errors = metrics.counter(
     "resource_manager_allocation_errors_total",
-    "Failed allocations of CPUs and memory to containers, by source.",
+    "Failed CPU and memory allocations to containers, by source.",
     ["resource_name", "source"],
   );
   const containers = metrics.counter(
     "resource_manager_container_assignments",
-    "Containers by kind of assignment: exclusive CPUs or memory, or CPUs or memory shared with other containers of the pod.",
+    "Containers, by kind of assignment: exclusive CPUs or memory, or CPUs or memory shared with other containers of the pod.",
     ["resource_name", "assignment_type"],
   );
   const of = (resource_name: "cpu" | "memory"): AssignmentMeasures => ({
@@ -56,18 +56,18 @@ export function cpuMetrics(
 ): CpuMeasures {
   const requests = metrics.counter(
     "kubelet_cpu_manager_pinning_requests_total",
-    "Requests of containers for exclusive CPUs.",
+    "Container requests for exclusive CPUs.",
   );
   const errors = metrics.counter(
     "kubelet_cpu_manager_pinning_errors_total",
-    "Requests of containers for exclusive CPUs that failed.",
+    "Failed container requests for exclusive CPUs.",
   );
   requests.add({}, 0);
   errors.add({}, 0);
   const counts = () => view()?.cpus?.counts();
   metrics.gauge(
     "kubelet_cpu_manager_shared_pool_size_millicores",
-    "Shared CPUs that can become exclusive, millicores.",
+    "Shared CPUs that can become exclusive, in millicores.",
     {
       values: () => [[{}, 1000 * (counts()?.shared ?? 0)]],
     },
@@ -75,7 +75,7 @@ export function cpuMetrics(
   metrics.gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "Exclusive CPUs.", {
     values: () => [[{}, [...(counts()?.exclusiveByNumaNode.values() ?? [])].reduce((sum, count) => sum + count, 0)]],
   });
-  metrics.gauge("kubelet_cpu_manager_allocation_per_numa", "Exclusive CPUs by NUMA node.", {
+  metrics.gauge("kubelet_cpu_manager_allocation_per_numa", "Exclusive CPUs, by NUMA node.", {
     labels: ["numa_node"],
     values: () =>
       [...(counts()?.exclusiveByNumaNode ?? [])].map(([node, count]) => [{ numa_node: String(node) }, count] as const),
@@ -102,11 +102,11 @@ export function cpuMetrics(
 export function memoryMetrics(metrics: Metrics, assignments: AssignmentMeasures): MemoryMeasures {
   const requests = metrics.counter(
     "kubelet_memory_manager_pinning_requests_total",
-    "Requests of containers for memory on NUMA nodes.",
+    "Container requests for memory on NUMA nodes.",
   );
   const errors = metrics.counter(
     "kubelet_memory_manager_pinning_errors_total",
-    "Requests of containers for memory on NUMA nodes that failed.",
+    "Failed container requests for memory on NUMA nodes.",
   );
   requests.add({}, 0);
   errors.add({}, 0);

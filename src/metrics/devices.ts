@@ -13,7 +13,7 @@ export function deviceMetrics(metrics: Metrics): DeviceMeasures {
   );
   const durations = metrics.histogram(
     "kubelet_device_plugin_alloc_duration_seconds",
-    "Duration of allocations by device plugins, by resource, seconds.",
+    "Duration of device plugin allocations, by resource, in seconds.",
     { labels, buckets: defaultBuckets },
   );
   return {
@@ -51,7 +51,7 @@ export function podResourcesMetrics(metrics: Metrics): PodResourcesMeasures {
 export function podsApiMetrics(metrics: Metrics): PodsApiMeasures {
   const dropped = metrics.counter(
     "kubelet_pod_watch_events_dropped_total",
-    "Events that clients of the Pods API did not read in time; their watches were ended.",
+    "Events that clients of the Pods API did not read in time; their watches are then closed.",
   );
   return { dropped: () => dropped.add({}) };
 }

@@ -10,12 +10,12 @@ const anyDriver = "<any>";
 export function draMetrics(metrics: Metrics): DraMeasures {
   const operations = metrics.histogram(
     "dra_operations_duration_seconds",
-    "Duration of preparing and releasing the claims of a pod, by operation and outcome, seconds.",
+    "Duration of preparing and releasing a pod's claims, by operation and outcome, in seconds.",
     { labels: ["operation_name", "is_error"], buckets },
   );
   const calls = metrics.histogram(
     "dra_grpc_operations_duration_seconds",
-    "Duration of calls of DRA drivers, by driver, method and status code, seconds.",
+    "Duration of calls to DRA drivers, by driver, method and status code, in seconds.",
     { labels: ["driver_name", "method_name", "grpc_status_code"], buckets },
   );
   let read: () => readonly (readonly string[])[] = () => [];

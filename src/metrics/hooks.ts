@@ -5,13 +5,9 @@ import type { Metrics } from "./registry.ts";
 export function hookMetrics(metrics: Metrics): HookMeasures {
   const fallbacks = metrics.counter(
     "kubelet_lifecycle_handler_http_fallbacks_total",
-    "Hooks that succeeded over HTTP after HTTPS had failed.",
+    "Hooks that succeeded over HTTP after failing over HTTPS.",
     [],
   );
-  const cutOff = metrics.counter(
-    "kubelet_sleep_action_terminated_early_total",
-    "Sleep hooks that ended before their time.",
-    [],
-  );
+  const cutOff = metrics.counter("kubelet_sleep_action_terminated_early_total", "Sleep hooks that ended early.", []);
   return { fellBackToHttp: () => fallbacks.add({}), sleepCutOff: () => cutOff.add({}) };
 }

@@ -13,7 +13,7 @@ export function shutdownMetrics(metrics: Metrics): ShutdownMeasures {
   for (const moment of ["start", "end"] as const)
     metrics.gauge(
       `kubelet_graceful_shutdown_${moment}_time_seconds`,
-      `The ${moment} of the last graceful node shutdown, Unix time; 0 for none.`,
+      `The ${moment} time of the last graceful node shutdown, in seconds since the Unix epoch; 0 if there was none.`,
       { values: () => [[{}, Math.floor(at[moment] / 1000)]] },
     );
   return { began: (ms) => void (at.start = ms), ended: (ms) => void (at.end = ms) };
@@ -40,7 +40,7 @@ export function evictionMetrics(metrics: Metrics): EvictionMeasures {
   ]);
   const ages = metrics.histogram(
     "kubelet_eviction_stats_age_seconds",
-    "Age of the readings on which an eviction was decided, by eviction signal, seconds.",
+    "Age of the measurements that led to an eviction, by eviction signal, in seconds.",
     { labels: ["eviction_signal"], buckets: defaultBuckets },
   );
   return {
@@ -61,7 +61,7 @@ export function imageRemovalMetrics(metrics: Metrics): ImageRemovalMeasures {
 export function cgroupMetrics(metrics: Metrics): CgroupMeasures {
   const cgroups = metrics.histogram(
     "kubelet_cgroup_manager_duration_seconds",
-    "Duration of cgroup operations, seconds.",
+    "Duration of cgroup operations, in seconds.",
     {
       labels: ["operation_type"],
       buckets: defaultBuckets,
@@ -83,7 +83,7 @@ function outdatedRuntime(metrics: Metrics): CgroupMeasures["runtimeOutdated"] {
     isKnown = true;
     metrics.gauge(
       "kubelet_cri_losing_support",
-      "1 for the first Kubernetes version whose kubelet will not support the runtime.",
+      "First Kubernetes version whose kubelet will not support the runtime, as a label; always 1.",
       {
         labels: ["version"],
         values: () => [[{ version: "1.37.0" }, 1]],
@@ -105,7 +105,7 @@ function keptMemory(metrics: Metrics): CgroupMeasures["memoryReserved"] {
     ] as const)
       metrics.gauge(
         `kubelet_memory_qos_node_memory_${key}_bytes`,
-        `Memory protected for ${whose} pods on cgroup v2 (memory.${key}), bytes.`,
+        `Memory protected for ${whose} pods on cgroup v2 (memory.${key}), in bytes.`,
         { values: () => [[{}, bytes?.[key] ?? 0]] },
       );
   };
@@ -129,7 +129,7 @@ export function certificateMetrics(metrics: Metrics): Readonly<Record<"client" |
   );
   const ages = metrics.histogram(
     "kubelet_certificate_manager_server_rotation_seconds",
-    "Age of the kubelet API's certificates at their replacement, seconds.",
+    "Age of the kubelet API's certificates when they were replaced, in seconds.",
     { buckets: [minute, hour, 4 * hour, day, 7 * day, month, 3 * month, 6 * month, year, 4 * year] },
   );
   return {

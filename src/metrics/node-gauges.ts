@@ -58,11 +58,11 @@ export function viewMetrics(metrics: Metrics, view: () => NodeGauges | undefined
     values: () => counted(containerStates(view()), (state) => ({ container_state: state }), ["running"]),
   });
   podGauges(metrics, view);
-  metrics.gauge("volume_manager_total_volumes", "Desired and ready volumes, by plugin.", {
+  metrics.gauge("volume_manager_total_volumes", "Volumes, desired and ready, by plugin.", {
     labels: ["plugin_name", "state"],
     values: () => volumeCounts(view()),
   });
-  metrics.gauge("kubelet_podcertificate_states", "Certificates of projected volumes, by signer and state.", {
+  metrics.gauge("kubelet_podcertificate_states", "Certificates in projected volumes, by signer and state.", {
     labels: ["signer_name", "state"],
     values: () => {
       const keys = (view()?.podCertificates() ?? []).map(({ signerName, state }) => `${signerName}\n${state}`);
@@ -72,19 +72,19 @@ export function viewMetrics(metrics: Metrics, view: () => NodeGauges | undefined
       });
     },
   });
-  metrics.gauge("kubelet_cgroup_version", "Version of the target's cgroups.", {
+  metrics.gauge("kubelet_cgroup_version", "cgroup version of the target.", {
     values: () => present(view()?.cgroupVersion),
   });
   metrics.gauge(
     "kubelet_certificate_manager_server_ttl_seconds",
-    "Remaining lifetime of the kubelet API's certificate, seconds.",
+    "Remaining lifetime of the kubelet API's certificate, in seconds.",
     {
       values: () => [[{}, secondsLeft(view()?.servingCertificate(), clock)]],
     },
   );
   metrics.gauge(
     "kubelet_certificate_manager_client_ttl_seconds",
-    "Remaining lifetime of the node's client certificate, seconds; +Inf without one.",
+    "Remaining lifetime of the node's client certificate, in seconds; +Inf without one.",
     { values: () => [[{}, secondsLeft(view()?.clientCertificate(), clock)]] },
   );
   ownGauges(metrics, view);
@@ -93,7 +93,7 @@ export function viewMetrics(metrics: Metrics, view: () => NodeGauges | undefined
 /** Creates graftlet's own gauges; most are about the connection to the target, which a kubelet does not need. */
 function ownGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   const flag = (holds: boolean | undefined) => present(holds === undefined ? undefined : Number(holds));
-  metrics.gauge("graftlet_link_up", "1 while the target on another machine is reachable.", {
+  metrics.gauge("graftlet_link_up", "1 while the remote target is reachable.", {
     values: () => {
       const link = view()?.link;
       return flag(link && link.trouble() === undefined);
@@ -104,7 +104,7 @@ function ownGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   });
   metrics.gauge(
     "graftlet_placeholder_pods",
-    "Pods shown as Ready that do not run here, by DaemonSet; pods of DaemonSets beyond the first 100 are one series without labels.",
+    "Pods shown as Ready that do not run here, by DaemonSet; all DaemonSets beyond the first 100 share one series without labels.",
     { labels: ["namespace", "daemonset"], values: () => placeholderSeries(view()?.placeholders() ?? []) },
   );
   metrics.total("graftlet_link_losses_total", "Lost connections to the target.", () => view()?.link?.losses() ?? 0);

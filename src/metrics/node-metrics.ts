@@ -139,7 +139,7 @@ function nameMetrics(metrics: Metrics, deps: NodeMetricsDeps): void {
       [{ major, minor, git_version: kubeletVersion, platform: `${process.platform}/${goArchitecture()}` }, 1],
     ],
   });
-  metrics.gauge("kubelet_metrics_provider", "Source of container usage, as a label; always 1.", {
+  metrics.gauge("kubelet_metrics_provider", "Source of the container usage data, as a label; always 1.", {
     labels: ["provider"],
     values: () => [[{ provider: "cri" }, 1]],
   });
@@ -150,7 +150,7 @@ function nameMetrics(metrics: Metrics, deps: NodeMetricsDeps): void {
   if (hash !== undefined)
     metrics.gauge(
       "kubelet_credential_provider_config_info",
-      "Hash of the configuration of credential provider plugins, as a label; always 1.",
+      "Hash of the credential provider plugin configuration, as a label; always 1.",
       { labels: ["hash"], values: () => [[{ hash }, 1]] },
     );
 }

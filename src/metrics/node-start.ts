@@ -12,7 +12,7 @@ export function nodeStartMetrics(metrics: Metrics, clock: Clock): NodeStartMeasu
   const seconds = (from: number | undefined, to: number | undefined) =>
     from === undefined || to === undefined ? 0 : (to - from) / 1000;
   const gauge = (name: string, help: string, value: () => number) =>
-    metrics.gauge(`kubelet_node_startup_${name}duration_seconds`, `${help}, seconds.`, {
+    metrics.gauge(`kubelet_node_startup_${name}duration_seconds`, `${help}, in seconds.`, {
       values: () => [[{}, first.has("registered") ? value() : 0]],
     });
   const at = (moment: Moment) => first.get(moment);

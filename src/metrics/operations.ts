@@ -23,12 +23,12 @@ export function runtimeMetrics(metrics: Metrics): RuntimeMeasures {
   );
   const durations = metrics.histogram(
     "kubelet_runtime_operations_duration_seconds",
-    "Duration of calls to the container runtime, seconds.",
+    "Duration of calls to the container runtime, in seconds.",
     { labels, buckets: exponential(0.005, 2.5, 14) },
   );
   const sandboxes = metrics.histogram(
     "kubelet_run_podsandbox_duration_seconds",
-    "Duration of creating sandboxes, by RuntimeClass handler, seconds.",
+    "Duration of creating sandboxes, by RuntimeClass handler, in seconds.",
     { labels: ["runtime_handler"], buckets: defaultBuckets },
   );
   const sandboxErrors = metrics.counter(
@@ -56,38 +56,42 @@ function exponential(first: number, factor: number, count: number): number[] {
 
 /** Creates the metrics of the pod lifecycle event generator. */
 export function plegMetrics(metrics: Metrics, clock: Clock): PlegMeasures {
-  const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "Duration of relists, seconds.", {
+  const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "Duration of relists, in seconds.", {
     buckets: defaultBuckets,
   });
   const intervals = metrics.histogram(
     "kubelet_pleg_relist_interval_seconds",
-    "Interval between relists, seconds; half a minute if the runtime sends events.",
+    "Interval between relists, in seconds; 30 seconds if the runtime sends events.",
     { buckets: defaultBuckets },
   );
   const looks = metrics.histogram(
     "kubelet_pleg_pod_relist_duration_seconds",
-    "Duration of querying one pod from the runtime, seconds.",
+    "Duration of querying one pod from the runtime, in seconds.",
     {
       buckets: defaultBuckets,
     },
   );
   const streams = metrics.counter(
     "kubelet_evented_pleg_connection_success_count",
-    "Established event streams of the runtime.",
+    "Established event streams from the runtime.",
   );
   const breaks = metrics.counter(
     "kubelet_evented_pleg_connection_error_count",
-    "Failed and broken event streams of the runtime.",
+    "Failed and broken event streams from the runtime.",
   );
   const delays = metrics.histogram(
     "kubelet_evented_pleg_connection_latency_seconds",
-    "Time from an event of the runtime to its arrival, seconds; the difference between the clocks of two machines is part of it.",
+    "Time from a runtime event to its arrival, in seconds, including any clock difference between the two machines.",
     { buckets: defaultBuckets },
   );
   let lastSeen = 0;
-  metrics.gauge("kubelet_pleg_last_seen_seconds", "Start of the last successful relist, Unix time.", {
-    values: () => [[{}, lastSeen]],
-  });
+  metrics.gauge(
+    "kubelet_pleg_last_seen_seconds",
+    "Start time of the last successful relist, in seconds since the Unix epoch.",
+    {
+      values: () => [[{}, lastSeen]],
+    },
+  );
   return {
     relistStarted(sinceLastMs) {
       if (sinceLastMs !== undefined) intervals.addMs({}, sinceLastMs);
@@ -125,7 +129,7 @@ const imageSizes: readonly (readonly [number, string])[] = [
 export function pullMetrics(metrics: Metrics, startup: PodStartup): PullMeasures & PullCheckMeasures & PluginMeasures {
   const pulls = metrics.histogram(
     "kubelet_image_pull_duration_seconds",
-    "Duration of successful image pulls, including the time in the queue, by image size, seconds.",
+    "Duration of successful image pulls, including the time in the queue, by image size, in seconds.",
     {
       labels: ["image_size_in_bytes"],
       buckets: [1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600],
@@ -133,22 +137,22 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): PullMeasures
   );
   const requests = metrics.counter(
     "kubelet_image_manager_ensure_image_requests_total",
-    "Requests for an image, by presence on the node and by whether it was pulled.",
+    "Image requests, by whether the image was present on the node and whether it was pulled.",
     ["pull_policy", "present_locally", "pull_required"],
   );
   const checks = metrics.counter(
     "kubelet_imagemanager_image_mustpull_checks_total",
-    "Checks of whether a pod may use an image that is on the node, by result.",
+    "Checks whether a pod may use an image that is on the node, by result.",
     ["result"],
   );
   const plugins = metrics.histogram(
     "kubelet_credential_provider_plugin_duration",
-    "Duration of the runs of credential provider plugins, seconds.",
+    "Duration of credential provider plugin runs, in seconds.",
     { labels: ["plugin_name"], buckets: defaultBuckets },
   );
   const pluginErrors = metrics.counter(
     "kubelet_credential_provider_plugin_errors_total",
-    "Failed runs of credential provider plugins.",
+    "Failed credential provider plugin runs.",
     ["plugin_name"],
   );
   return {
@@ -184,12 +188,12 @@ const storageBuckets = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600
 export function driverMetrics(metrics: Metrics): DriverMeasures & VolumeStatsMeasures {
   const calls = metrics.histogram(
     "csi_operations_seconds",
-    "Duration of calls to storage drivers, by method and gRPC status, seconds.",
+    "Duration of calls to storage drivers, by method and gRPC status, in seconds.",
     { labels: ["driver_name", "method_name", "grpc_status_code", "migrated"], buckets: storageBuckets },
   );
   const stats = metrics.histogram(
     "kubelet_volume_metric_collection_duration_seconds",
-    "Duration of reading a volume's usage, by driver, or by the command that reads it, seconds.",
+    "Duration of reading a volume's usage, by driver, or by the command that reads it, in seconds.",
     { labels: ["metric_source"], buckets: defaultBuckets },
   );
   return {
@@ -202,7 +206,7 @@ export function driverMetrics(metrics: Metrics): DriverMeasures & VolumeStatsMea
 /** Creates the metrics of plugins that register through sockets in a directory. */
 export function pluginMetrics(metrics: Metrics): RegistrationMeasures {
   let [registered, desired]: (readonly string[])[] = [[], []];
-  metrics.gauge("plugin_manager_total_plugins", "Plugins by socket: found, and registered.", {
+  metrics.gauge("plugin_manager_total_plugins", "Plugins, found and registered, by socket.", {
     labels: ["socket_path", "state"],
     values: () => {
       const of = (sockets: readonly string[] = [], state: string) =>
@@ -217,7 +221,7 @@ export function pluginMetrics(metrics: Metrics): RegistrationMeasures {
 export function volumeMetrics(metrics: Metrics): VolumeMeasures {
   const operations = metrics.histogram(
     "storage_operation_duration_seconds",
-    "Duration of mounting or expanding a volume, and of unmounting all volumes of its pod, by plugin, seconds.",
+    "Duration of mounting or expanding a volume, or of unmounting all volumes of a pod, by plugin, in seconds.",
     {
       labels: ["volume_plugin", "operation_name", "status", "migrated"],
       buckets: storageBuckets,

@@ -22,13 +22,17 @@ export interface PodMeasures extends PreemptionMeasures, SyncLoopMeasures, Orpha
 
 /** Creates the metrics of the sync loop and pod workers, and of rejected, preempted and orphaned pods. */
 export function podMetrics(metrics: Metrics, startup: PodStartup): PodMeasures {
-  const passes = metrics.histogram("kubelet_pod_worker_duration_seconds", "Duration of one sync of a pod, seconds.", {
-    buckets: defaultBuckets,
-    labels: ["operation_type"],
-  });
+  const passes = metrics.histogram(
+    "kubelet_pod_worker_duration_seconds",
+    "Duration of one sync of a pod, in seconds.",
+    {
+      buckets: defaultBuckets,
+      labels: ["operation_type"],
+    },
+  );
   const beginnings = metrics.histogram(
     "kubelet_pod_worker_start_duration_seconds",
-    "Time from first seeing a pod to its first sync, seconds.",
+    "Time from first seeing a pod to its first sync, in seconds.",
     { buckets: defaultBuckets },
   );
   const sizes = metrics.histogram("kubelet_containers_per_pod_count", "Number of containers per pod.", {
@@ -39,7 +43,7 @@ export function podMetrics(metrics: Metrics, startup: PodStartup): PodMeasures {
   ]);
   const preemptions = metrics.counter(
     "kubelet_preemptions",
-    "Pods preempted by critical pods, by the scarce resource.",
+    "Pods preempted by critical pods, by the resource that was short.",
     ["preemption_signal"],
   );
   const orphans = metrics.counter(
@@ -107,7 +111,7 @@ export function startMetrics(metrics: Metrics): StartMeasures {
   const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Failed sandbox creations.");
   const namespaced = metrics.counter(
     "kubelet_started_user_namespaced_pods_total",
-    "Attempted sandbox creations of pods with hostUsers: false.",
+    "Attempted sandbox creations for pods with hostUsers: false.",
   );
   const namespacedErrors = metrics.counter(
     "kubelet_started_user_namespaced_pods_errors_total",
@@ -151,28 +155,28 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): StatusMeas
   ]);
   const delays = metrics.histogram(
     "kubelet_pod_status_sync_duration_seconds",
-    "Time from a change of a pod's status to its update in the API server, seconds.",
+    "Time from a change in a pod's status until the API server has it, in seconds.",
     { buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60] },
   );
   const running = metrics.histogram(
     "kubelet_pod_start_duration_seconds",
-    "Time from first seeing a pod to its first status, and to its phase Running, seconds.",
+    "Time from first seeing a pod to its first status, and to its phase Running, in seconds.",
     { buckets: startBuckets },
   );
   const own = metrics.histogram(
     "kubelet_pod_start_sli_duration_seconds",
-    "Time from a pod's creation until the API server shows all its containers as started, without image pulls and init containers, seconds.",
+    "Time from a pod's creation until the API server shows all its containers as started, without image pulls and init containers, in seconds.",
     { buckets: startBuckets },
   );
   const total = metrics.histogram(
     "kubelet_pod_start_total_duration_seconds",
-    "Time from a pod's creation until the API server shows all its containers as started, seconds.",
+    "Time from a pod's creation until the API server shows all its containers as started, in seconds.",
     { buckets: startBuckets },
   );
   let firstSeconds: number | undefined;
   metrics.gauge(
     "kubelet_first_network_pod_start_sli_duration_seconds",
-    "Value of kubelet_pod_start_sli_duration_seconds for the first pod with its own network; 0 before that.",
+    "Value of kubelet_pod_start_sli_duration_seconds for the first pod with its own network; 0 until then.",
     { values: () => [[{}, firstSeconds ?? 0]] },
   );
   return {

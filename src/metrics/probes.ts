@@ -13,7 +13,7 @@ export function probeMetrics(metrics: Metrics): ProbeMeasures {
     "result",
     "pod_uid",
   ]);
-  const durations = metrics.histogram("prober_probe_duration_seconds", "Duration of successful probes, seconds.", {
+  const durations = metrics.histogram("prober_probe_duration_seconds", "Duration of successful probes, in seconds.", {
     labels: ofDuration,
     buckets: defaultBuckets,
   });

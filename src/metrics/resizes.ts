@@ -26,7 +26,7 @@ export function resizeMetrics(
   );
   const durations = metrics.histogram(
     "kubelet_pod_resize_duration_milliseconds",
-    "Duration of applying allocated resources to pods, milliseconds.",
+    "Duration of applying allocated resources to pods, in milliseconds.",
     { labels: ["success"], buckets },
   );
   metrics.gauge("kubelet_pod_pending_resizes", "Pods with a pending resize, by reason.", {

@@ -20,7 +20,7 @@ function reviewsOf(metrics: Metrics, kind: "authn" | "authz", reviews: string) {
   );
   const durations: HistogramMetric<"code"> = metrics.histogram(
     `apiserver_delegated_${kind}_request_duration_seconds`,
-    `Latency of requests for ${reviews}, seconds.`,
+    `Latency of requests for ${reviews}, in seconds.`,
     { labels: ["code"], buckets: [0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10] },
   );
   return {
@@ -36,25 +36,29 @@ export function tokenCacheMetrics(metrics: Metrics): TokenCacheMeasures {
   const labels = ["status"] as const;
   const lookups = metrics.counter(
     "authentication_token_cache_request_total",
-    "Authentications of bearer tokens, by whether the token was cached.",
+    "Bearer token authentications, by whether the token was cached.",
     labels,
   );
   const durations = metrics.histogram(
     "authentication_token_cache_request_duration_seconds",
-    "Duration of authentications of bearer tokens, seconds.",
+    "Duration of bearer token authentications, in seconds.",
     { labels, buckets: defaultBuckets },
   );
   const fetches = metrics.counter(
     "authentication_token_cache_fetch_total",
-    "Reviews of tokens that were not cached: ok for a valid token.",
+    "Reviews of tokens that were not cached, by status: ok for a valid token.",
     labels,
   );
   let active: number | undefined;
-  metrics.gauge("authentication_token_cache_active_fetch_count", "Reviews of tokens in progress, and their callers.", {
-    labels,
-    // Every caller waits for a separate review.
-    values: () => (active === undefined ? [] : ["in_flight", "blocked"].map((status) => [{ status }, active ?? 0])),
-  });
+  metrics.gauge(
+    "authentication_token_cache_active_fetch_count",
+    "Token reviews in progress, and callers waiting for them.",
+    {
+      labels,
+      // Every caller waits for a separate review.
+      values: () => (active === undefined ? [] : ["in_flight", "blocked"].map((status) => [{ status }, active ?? 0])),
+    },
+  );
   return {
     looked(isHit, ms) {
       const status = isHit ? "hit" : "miss";

@@ -17,8 +17,8 @@ export function selinuxMetrics(metrics: Metrics): SelinuxMeasures {
     };
   };
   const both = <L extends string>(name: string, what: string, labels: readonly L[]) => {
-    const error = counted(`${name}_errors`, `${what}: the pod does not start.`, labels);
-    const warning = counted(`${name}_warnings`, `${what}, with an access mode without SELinux mounts.`, labels);
+    const error = counted(`${name}_errors`, `${what}; the pod does not start.`, labels);
+    const warning = counted(`${name}_warnings`, `${what}, for access modes without SELinux mounts.`, labels);
     return (isError: boolean, own: Readonly<Record<L, string>>) => (isError ? error : warning)(own);
   };
   const ofMode = ["access_mode"] as const;

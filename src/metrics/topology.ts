@@ -30,17 +30,17 @@ const durationBuckets = Array.from({ length: 15 }, (_, at) => 0.05 * 2 ** at);
 export function topologyMetrics(metrics: Metrics, { aligned, unaligned }: AlignmentCounters): TopologyMeasures {
   const requests = metrics.counter(
     "kubelet_topology_manager_admission_requests_total",
-    "Pods for which resources were requested from the topology manager.",
+    "Pods that requested resources from the topology manager.",
   );
   const errors = metrics.counter(
     "kubelet_topology_manager_admission_errors_total",
-    "Pods whose resources could not be allocated, or not be aligned to NUMA nodes.",
+    "Pods whose resources could not be allocated or aligned to NUMA nodes.",
   );
   requests.add({}, 0);
   errors.add({}, 0);
   const duration = metrics.histogram(
     "kubelet_topology_manager_admission_duration_ms",
-    "Duration of the allocation of a pod's resources, milliseconds.",
+    "Duration of allocating a pod's resources, in milliseconds.",
     { buckets: durationBuckets },
   );
   const boundary = "numa_node";

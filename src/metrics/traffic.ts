@@ -15,17 +15,17 @@ export function requestMetrics(metrics: Metrics): RequestMeasures {
   } as const;
   const durations = metrics.histogram(
     "rest_client_request_duration_seconds",
-    "Latency of requests to the API server, seconds; for a watch, until it starts.",
+    "Latency of requests to the API server, in seconds; for a watch, until it starts.",
     histogram,
   );
   const delays = metrics.histogram(
     "rest_client_rate_limiter_duration_seconds",
-    "Time that requests to the API server waited for kubeAPIQPS and kubeAPIBurst, seconds.",
+    "Time that requests to the API server waited because of kubeAPIQPS and kubeAPIBurst, in seconds.",
     histogram,
   );
   const repetitions = metrics.counter(
     "rest_client_request_retries_total",
-    "Repetitions of requests to the API server, by their status code; <error> without a response.",
+    "Retried requests to the API server, by status code; <error> without a response.",
     ["code", "verb", "host"],
   );
   // 64 bytes to 16 MiB.
@@ -35,12 +35,12 @@ export function requestMetrics(metrics: Metrics): RequestMeasures {
   } as const;
   const sent = metrics.histogram(
     "rest_client_request_size_bytes",
-    "Size of the bodies of requests to the API server, bytes; not of watches.",
+    "Size of request bodies sent to the API server, in bytes, except for watches.",
     size,
   );
   const received = metrics.histogram(
     "rest_client_response_size_bytes",
-    "Size of the bodies of the API server's responses, bytes; not of watches.",
+    "Size of response bodies from the API server, in bytes, except for watches.",
     size,
   );
   return {
@@ -86,7 +86,7 @@ export function servingMetrics(metrics: Metrics): ServingMeasures {
   const requests = metrics.counter("kubelet_http_requests_total", "Requests to the kubelet API.", labels);
   const durations = metrics.histogram(
     "kubelet_http_requests_duration_seconds",
-    "Duration of requests to the kubelet API, streams until their end, seconds.",
+    "Duration of requests to the kubelet API, in seconds; for streams, until they end.",
     { labels, buckets: defaultBuckets },
   );
   const webSockets = metrics.counter(

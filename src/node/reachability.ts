@@ -126,7 +126,7 @@ function failedCheckState(error: unknown, { nodeName, waiting }: ReachabilityDep
       type,
       status: "Unknown",
       reason: "NotPermitted",
-      message: `cannot check whether logs and exec work: allow graftlet's account to get nodes/proxy of ${nodeName}, and the API server's user nodes/* (${text})`,
+      message: `cannot check whether logs and exec work: allow graftlet's account to get nodes/proxy of ${nodeName}, and the API server's user to access nodes/* (${text})`,
     };
   return no("NoRoute", `the API server cannot reach the kubelet API (${text}), so logs and exec fail: ${routes}`);
 }

@@ -150,13 +150,13 @@ function unwritable(rootDir: string, cause: unknown): unknown {
     ? new TargetError(
         "RootDirFull",
         "resource_exhausted",
-        `${directory} has no space left (${messageOf(cause)}): free some on the target, or name another directory`,
+        `${directory} has no space left (${messageOf(cause)}): free some on the target, or use another directory`,
         { cause },
       )
     : new TargetError(
         "RootDirUnusable",
         "permission_denied",
-        `${directory} is not writable (${messageOf(cause)}): make it writable, or name another directory`,
+        `${directory} is not writable (${messageOf(cause)}): make it writable, or use another directory`,
         { cause },
       );
 }
@@ -257,7 +257,7 @@ function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause
           cause,
         )
       : runtimeInUse(
-          `${directory} is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
+          `${directory} is in use by another graftlet (RuntimeInUse): stop that one, or use another directory`,
           cause,
         );
   return new TargetError(
@@ -265,7 +265,7 @@ function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause
     codeOf(cause),
     hasCode(cause, "not_found")
       ? `${directory} cannot be locked: the target has no flock program; install util-linux or busybox on it`
-      : `${directory} cannot be locked (${messageOf(cause)}): name a directory on a file system that supports locks`,
+      : `${directory} cannot be locked (${messageOf(cause)}): use a directory on a file system that supports locks`,
     { cause },
   );
 }

@@ -52,7 +52,7 @@ export async function obtainIdentity(deps: IdentityDeps, signal: AbortSignal): P
   const { kubeconfig } = deps.config;
   if (kubeconfig !== undefined) return kubeconfigIdentity(deps, kubeconfig, signal);
   const access = serviceAccount(deps.env);
-  if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: name the path of a kubeconfig");
+  if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: specify the path of a kubeconfig");
   return serviceAccountIdentity(deps, access, signal);
 }
 

@@ -47,7 +47,7 @@ async function serviceOf({ client, namespace }: Account, service: string, signal
   const path = `/api/v1/namespaces/${namespace}/services/${encodeURIComponent(service)}`;
   return client.get<Service>(path, { signal }).catch((cause: unknown) => {
     if (!hasCode(cause, "not_found")) throw cause;
-    const sentence = `kubeletService ${JSON.stringify(service)} does not exist in namespace ${namespace}: create it, or name another`;
+    const sentence = `kubeletService ${JSON.stringify(service)} does not exist in namespace ${namespace}: create it, or use another`;
     throw new CodedError("not_found", sentence, { cause });
   });
 }

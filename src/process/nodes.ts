@@ -42,7 +42,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const notes = createNotes(clock);
   const { log, verbosity } = createProcessLog(logging, clock, notes.line);
   const names = nodes.map(({ nodeName }) => nodeName);
-  log.info({ version: graftletVersion, kubelet: kubeletVersion, nodes: names }, "graftlet starts");
+  log.info({ version: graftletVersion, kubelet: kubeletVersion, nodes: names }, "graftlet is starting");
   if (defaults.length > 0) log.warn({ instead: defaults }, "some kubelet defaults are not supported");
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();

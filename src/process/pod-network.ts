@@ -47,7 +47,7 @@ export async function resolveNetwork(deps: PodNetworkDeps, signal: AbortSignal):
   return resolved;
 }
 
-const isolatedByNode = `the Node's annotation ${podNetworkAnnotation} says that it is isolated; set network: tunneled to reach Services over the link`;
+const isolatedByNode = `the node is isolated, according to the Node's annotation ${podNetworkAnnotation}; set network: tunneled to reach Services over the link`;
 
 const nodePath = ({ config }: PodNetworkDeps) => `/api/v1/nodes/${config.nodeName}`;
 

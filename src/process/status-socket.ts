@@ -45,7 +45,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Run
       try {
         await listenAt(server, path);
       } catch (error) {
-        log.warn({ err: error, path }, "cannot create the socket of graftlet status");
+        log.warn({ err: error, path }, "cannot create the socket for graftlet status");
         return;
       }
       // The cause may be too many open files; waiting callers are accepted later.

@@ -118,7 +118,7 @@ function listenError(
     default:
       return new CodedError(
         codeOfErrno(errno),
-        `${portField} ${port} on ${address} cannot be listened on: ${messageOf(cause)}`,
+        `cannot listen on ${address} with ${portField} ${port}: ${messageOf(cause)}`,
         { cause },
       );
   }

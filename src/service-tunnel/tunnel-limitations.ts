@@ -47,7 +47,7 @@ export function createTunnelLimitations({ host, report, clock, log }: TunnelLimi
 
 /** Event text for a pod whose further connections are refused. */
 function connectionsRefusedText(pod: string): string {
-  return `further connections of the pod ${pod} to Services are refused: it has reached its share of the node's connections. Have the pod close idle connections`;
+  return `further connections from pod ${pod} to Services are refused: the pod has reached its share of the node's connections. Have the pod close idle connections`;
 }
 
 /** Event text for destinations for which the target has no port left. */

@@ -17,7 +17,7 @@ const choices = {
 /** @throws CodedError invalid_argument: the first invalid field, and the remedy. */
 export function checkContainer(container: Container, place: ContainerContext): void {
   const { at } = place;
-  if (!container.image?.trim()) throw refused(`${at}.image`, "is missing: name an image");
+  if (!container.image?.trim()) throw refused(`${at}.image`, "is missing: specify an image");
   for (const [field, allowed] of Object.entries(choices)) {
     const value = container[field as keyof typeof choices] ?? "";
     if (!(allowed as readonly string[]).includes(value))
@@ -64,7 +64,7 @@ function checkMounts({ volumeMounts = [] }: Container, { at, volumes }: Containe
     const field = `${at}.volumeMounts[${index}]`;
     if (!volumes.has(name))
       throw refused(`${field}.name`, `there is no volume ${JSON.stringify(name)} in spec.volumes`);
-    if (!mountPath) throw refused(`${field}.mountPath`, "is missing: name a path in the container");
+    if (!mountPath) throw refused(`${field}.mountPath`, "is missing: specify a path in the container");
     if (paths.has(mountPath)) throw refused(`${field}.mountPath`, `${mountPath} is already the path of another mount`);
     paths.add(mountPath);
     if (subPath && subPathExpr)

@@ -108,7 +108,7 @@ export function manifestPods({ text, origin, lists }: Manifest): readonly Static
 function listedPods(object: Fields, origin: ManifestOrigin): readonly StaticPod[] {
   expectKind(object, "PodList");
   const items = object["items"] ?? [];
-  if (!Array.isArray(items)) throw unusable("items of its PodList is not a list");
+  if (!Array.isArray(items)) throw unusable("the items field of its PodList is not a list");
   const uids = new Set<string>();
   const pods = items.map((item: unknown, index) => {
     if (!isRecord(item)) throw unusable(`items[${index}] of its PodList is not a pod`);
@@ -120,7 +120,7 @@ function listedPods(object: Fields, origin: ManifestOrigin): readonly StaticPod[
   });
   for (const [index, { pod }] of pods.entries()) {
     if (uids.has(pod.metadata.uid))
-      throw unusable(`items[${index}] of its PodList: metadata.uid: another of its pods has it too`);
+      throw unusable(`items[${index}] of its PodList: another pod in the list has the same metadata.uid`);
     uids.add(pod.metadata.uid);
   }
   return pods;

@@ -69,10 +69,10 @@ function machineFamilies(machine: Machine): readonly Family[] {
     gauge("cpu_sockets", "Number of CPU sockets.", machine.sockets),
     gauge("cpu_books", "CPU books; 0 except on mainframes.", machine.books),
     gauge("cpu_drawers", "CPU drawers; 0 except on mainframes.", machine.drawers),
-    gauge("memory_bytes", "Memory, bytes.", machine.memoryBytes),
-    gauge("swap_bytes", "Swap, bytes.", machine.swapBytes),
+    gauge("memory_bytes", "Memory, in bytes.", machine.memoryBytes),
+    gauge("swap_bytes", "Swap, in bytes.", machine.swapBytes),
     // Non-volatile memory is not detected, as in the kubelet.
-    gauge("nvm_capacity", "Non-volatile memory by mode, bytes; always 0.", 0, modes),
+    gauge("nvm_capacity", "Non-volatile memory by mode, in bytes; always 0.", 0, modes),
     gauge("nvm_avg_power_budget_watts", "Power budget of non-volatile memory; always 0.", 0),
     {
       name: "machine_scrape_error",

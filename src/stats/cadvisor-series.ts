@@ -38,19 +38,21 @@ const seconds = (nanoseconds: number | undefined): number | undefined =>
   nanoseconds === undefined ? undefined : nanoseconds / 1e9;
 
 export const otherSeries: readonly Series[] = [
-  one("last_seen", "Time of the last measurement, Unix time.", gauge, (_row, { at }) => Math.trunc(at / 1000)),
+  one("last_seen", "Time of the last measurement, in seconds since the Unix epoch.", gauge, (_row, { at }) =>
+    Math.trunc(at / 1000),
+  ),
   one(
     "health_state",
     "Result of the runtime's health check of the container; -1 without a health check.",
     gauge,
     () => -1,
   ),
-  one("start_time_seconds", "Start time, Unix time.", setting, ({ startedAt }) =>
+  one("start_time_seconds", "Start time, in seconds since the Unix epoch.", setting, ({ startedAt }) =>
     startedAt === undefined ? undefined : Math.trunc(startedAt / 1000),
   ),
   one(
     "processes",
-    "Number of processes in the cgroup, without its children.",
+    "Number of processes in the cgroup itself, excluding its children.",
     gauge,
     ({ measured, labels, isContainer }) => measured.processes ?? (isContainer || labels.id === "" ? undefined : 0),
   ),
@@ -78,8 +80,8 @@ function pressureSeries(of: string, read: (row: MetricRow) => PressureStall | un
   };
   const name = (what: string) => `pressure_${of}_${what}_seconds_total`;
   return [
-    one(name("stalled"), `Time for which all tasks waited for ${of} at once, seconds.`, counter, total("full")),
-    one(name("waiting"), `Time for which at least one task waited for ${of}, seconds.`, counter, total("some")),
+    one(name("stalled"), `Time during which all tasks waited for ${of} at once, in seconds.`, counter, total("full")),
+    one(name("waiting"), `Time during which at least one task waited for ${of}, in seconds.`, counter, total("some")),
   ];
 }
 
@@ -112,12 +114,12 @@ const throttled = (name: string, help: string, value: (cpu: CpuUsage) => number 
 export const cpuSeries: readonly Series[] = [
   {
     name: "container_cpu_usage_seconds_total",
-    help: "CPU time used, core-seconds.",
+    help: "CPU time used, in core-seconds.",
     ...counter,
     values: ({ measured: { cpu } }) => [[{ cpu: "total" }, seconds(cpu?.usageNs || undefined)]],
   },
-  ofCpu("cpu_user_seconds_total", "User CPU time used, core-seconds.", counter, ({ userNs }) => seconds(userNs)),
-  ofCpu("cpu_system_seconds_total", "System CPU time used, core-seconds.", counter, ({ systemNs }) =>
+  ofCpu("cpu_user_seconds_total", "User CPU time used, in core-seconds.", counter, ({ userNs }) => seconds(userNs)),
+  ofCpu("cpu_system_seconds_total", "System CPU time used, in core-seconds.", counter, ({ systemNs }) =>
     seconds(systemNs),
   ),
   throttled("periods_total", "Enforcement periods of the CPU limit.", ({ periods }) => periods),
@@ -126,15 +128,22 @@ export const cpuSeries: readonly Series[] = [
     "Enforcement periods in which processes were throttled.",
     (cpu) => cpu.throttledPeriods,
   ),
-  throttled("throttled_seconds_total", "Throttled time, seconds.", (cpu) => seconds(cpu.throttledNs)),
+  throttled("throttled_seconds_total", "Throttled time, in seconds.", (cpu) => seconds(cpu.throttledNs)),
   throttled(
     "burst_periods_total",
     "Enforcement periods in which the CPU quota was exceeded.",
     ({ bursts }) => bursts ?? 0,
   ),
-  throttled("burst_seconds_total", "CPU time used beyond the quota, seconds.", ({ burstNs }) => seconds(burstNs ?? 0)),
-  ofCpu("spec_cpu_period", "Enforcement period of the CPU limit, microseconds.", setting, ({ periodUs }) => periodUs),
-  ofCpu("spec_cpu_quota", "CPU quota per period, microseconds.", setting, ({ quotaUs }) => quotaUs),
+  throttled("burst_seconds_total", "CPU time used beyond the quota, in seconds.", ({ burstNs }) =>
+    seconds(burstNs ?? 0),
+  ),
+  ofCpu(
+    "spec_cpu_period",
+    "Enforcement period of the CPU limit, in microseconds.",
+    setting,
+    ({ periodUs }) => periodUs,
+  ),
+  ofCpu("spec_cpu_quota", "CPU quota per period, in microseconds.", setting, ({ quotaUs }) => quotaUs),
   ofCpu("spec_cpu_shares", "CPU shares.", setting, ({ shares }) => shares),
 ];
 
@@ -151,20 +160,20 @@ const limit = (name: string, help: string, value: (memory: MemoryUsage) => numbe
   ofMemory(`spec_memory_${name}`, help, setting, (memory) => value(memory) ?? 0);
 
 export const memorySeries: readonly Series[] = [
-  bytes("usage_bytes", "Memory used, bytes.", ({ usage }) => usage),
-  bytes("working_set_bytes", "Memory used without inactive file pages, bytes.", (m) => m.workingSet),
-  bytes("rss", "Anonymous memory, bytes.", ({ rss }) => rss),
-  bytes("cache", "Page cache, bytes.", ({ cache }) => cache),
-  bytes("mapped_file", "Files mapped into memory, bytes.", ({ mappedFile }) => mappedFile),
-  bytes("kernel_usage", "Kernel memory, bytes.", ({ kernel }) => kernel),
-  bytes("swap", "Swap used, bytes.", ({ swap }) => swap?.usage),
-  bytes("max_usage_bytes", "Maximum memory used so far, bytes.", ({ maxUsage }) => maxUsage),
-  bytes("total_active_file_bytes", "Active file pages, bytes.", ({ activeFile }) => activeFile),
-  bytes("total_inactive_file_bytes", "Inactive file pages, bytes.", ({ inactiveFile }) => inactiveFile),
+  bytes("usage_bytes", "Memory used, in bytes.", ({ usage }) => usage),
+  bytes("working_set_bytes", "Memory used, excluding inactive file pages, in bytes.", (m) => m.workingSet),
+  bytes("rss", "Anonymous memory, in bytes.", ({ rss }) => rss),
+  bytes("cache", "Page cache, in bytes.", ({ cache }) => cache),
+  bytes("mapped_file", "Files mapped into memory, in bytes.", ({ mappedFile }) => mappedFile),
+  bytes("kernel_usage", "Kernel memory, in bytes.", ({ kernel }) => kernel),
+  bytes("swap", "Swap used, in bytes.", ({ swap }) => swap?.usage),
+  bytes("max_usage_bytes", "Maximum memory used so far, in bytes.", ({ maxUsage }) => maxUsage),
+  bytes("total_active_file_bytes", "Active file pages, in bytes.", ({ activeFile }) => activeFile),
+  bytes("total_inactive_file_bytes", "Inactive file pages, in bytes.", ({ inactiveFile }) => inactiveFile),
   ofMemory("memory_failcnt", "Number of times the memory limit was hit.", counter, ({ failures }) => failures),
   {
     name: "container_memory_failures_total",
-    help: "Page faults; both scopes show the same.",
+    help: "Page faults; the value is the same for both scopes.",
     ...counter,
     values: ({ measured: { memory } }) => [
       [{ failure_type: "pgfault", scope: "container" }, memory?.pageFaults],
@@ -173,9 +182,9 @@ export const memorySeries: readonly Series[] = [
       [{ failure_type: "pgmajfault", scope: "hierarchy" }, memory?.majorPageFaults],
     ],
   },
-  limit("limit_bytes", "Memory limit, bytes; 0 without a limit.", (memory) => memory.limit),
-  limit("swap_limit_bytes", "Swap limit, bytes; 0 without a limit.", (memory) => memory.swap?.limit),
-  limit("reservation_limit_bytes", "Memory reservation, bytes; 0 for none.", (memory) => memory.reservation),
+  limit("limit_bytes", "Memory limit, in bytes; 0 without a limit.", (memory) => memory.limit),
+  limit("swap_limit_bytes", "Swap limit, in bytes; 0 without a limit.", (memory) => memory.swap?.limit),
+  limit("reservation_limit_bytes", "Memory reservation, in bytes; 0 for none.", (memory) => memory.reservation),
 ];
 
 const onDevice = (name: string, help: string, value: (device: DeviceIo) => number): Series => ({
@@ -211,8 +220,8 @@ export const ioSeries: readonly Series[] = [
         return Object.entries(of).map(([operation, count]): Value => [{ ...labels, operation }, count]);
       }),
   },
-  onFileSystem("usage_bytes", "Usage of a file system, bytes.", ({ usedBytes }) => usedBytes),
-  onFileSystem("limit_bytes", "Size of a file system, bytes.", ({ capacityBytes }) => capacityBytes),
+  onFileSystem("usage_bytes", "Usage of a file system, in bytes.", ({ usedBytes }) => usedBytes),
+  onFileSystem("limit_bytes", "Size of a file system, in bytes.", ({ capacityBytes }) => capacityBytes),
   onFileSystem("inodes_free", "Free inodes of a file system.", ({ inodesFree }) => inodesFree),
   onFileSystem("inodes_total", "Inodes of a file system.", ({ inodes }) => inodes),
 ];

@@ -28,25 +28,25 @@ interface Kind {
 
 const cpu: Kind = {
   name: "cpu_usage_seconds_total",
-  help: "CPU time used, core-seconds.",
+  help: "CPU time used, in core-seconds.",
   type: "counter",
   value: ({ cpu }) => cpu && cpu.usageNs / 1e9,
 };
 const memory: Kind = {
   name: "memory_working_set_bytes",
-  help: "Working set, bytes.",
+  help: "Working set, in bytes.",
   type: "gauge",
   value: ({ memory }) => memory?.workingSet,
 };
 const swap: Kind = {
   name: "swap_usage_bytes",
-  help: "Swap used, bytes.",
+  help: "Swap used, in bytes.",
   type: "gauge",
   value: ({ memory }) => memory?.swap?.usage,
 };
 const swapLimit: Kind = {
   name: "swap_limit_bytes",
-  help: "Swap that may be used, bytes.",
+  help: "Swap that may be used, in bytes.",
   type: "gauge",
   value: ({ memory }) => memory?.swap?.limit,
 };
@@ -75,7 +75,7 @@ function containers({ at, pods }: Sample): readonly Family[] {
   const all = own.map(([labels, { measured }]): Labelled => [labels, measured]);
   const started: Family = {
     name: "container_start_time_seconds",
-    help: "Creation time of the container, Unix time.",
+    help: "Creation time of the container, in seconds since the Unix epoch.",
     type: "gauge",
     samples: own.map(([labels, { createdAt }]) => ({ labels, value: createdAt / 1000 })),
   };

@@ -128,7 +128,7 @@ function createExporter(endpoint: string = defaultEndpoint, { clock, log }: Trac
     "grpc.use_local_subchannel_pool": 1,
     "grpc.enable_channelz": 0,
   });
-  const warn = createRateLimitedWarning({ log, clock }, "cannot export spans to tracing.endpoint; dropped");
+  const warn = createRateLimitedWarning({ log, clock }, "cannot export spans to tracing.endpoint; dropping them");
   const send = (spans: ReadableSpan[], done: (error: ServiceError | null) => void) => {
     const message = Buffer.from(ProtobufTraceSerializer.serializeRequest(spans) ?? []);
     const identity = (bytes: Buffer) => bytes;

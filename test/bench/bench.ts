@@ -23,7 +23,7 @@ try {
   await run({ ledger, say }, options);
   const text = textOf(reportOf(ledger, figures(ledger), who));
   const took = `${Math.round((performance.now() - began) / 1000)} s`;
-  const machine = `${await machineLine(await findTools(say))}, with a load of ${load} from other programs at its beginning`;
+  const machine = `${await machineLine(await findTools(say))}, with a load of ${load} from other programs at the start of the run`;
   console.log(`\n${text}\n${took} on ${machine}`);
   if (options.whole) {
     const date = new Date().toISOString().slice(0, 10);

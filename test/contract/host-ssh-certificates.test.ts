@@ -169,7 +169,7 @@ describe("OpenSSH certificates", () => {
     const refusals: readonly (readonly [options: readonly string[], by: string, RegExp])[] = [
       [["-n", "elsewhere"], of, /it is for elsewhere: set host to one of its names/],
       [["-n", "127.0.0.*"], of, /it is for 127\.0\.0\.\*: set host/],
-      [[], of, /it is for no name at all/],
+      [[], of, /it names no host/],
       [["-n", "127.0.0.1", "-V", "-2h:-1h"], of, /it expired at 20.*Z: renew it on the host/],
       [["-n", "127.0.0.1", "-V", "+1h:+2h"], of, /it is not valid before 20.*Z/],
       [["-n", "127.0.0.1", "-O", "critical:x@y=z"], of, /the unsupported critical option "x@y"/],

@@ -203,7 +203,7 @@ describe("the SSH link to a host", () => {
     await using sudo = hostOf({ user: "helper" });
     assert.match(
       (await sudo.privileges(never)).missing.join("\n"),
-      /root's sockets except Docker's cannot be connected to/,
+      /graftlet cannot connect to root's sockets except Docker's/,
     );
     const docker = await within(sudo.dial({ unix: engine }));
     docker.write("GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n");

@@ -66,7 +66,7 @@ const troubles: readonly Trouble[] = [
     make: [["sh", "-c", "echo echo welcome > /root/.bashrc"]],
     mend: [["rm", "/root/.bashrc"]],
     reason: "NoSftp",
-    sentence: /let no start-up file of the login shell print anything/,
+    sentence: /make sure that no start-up file of the login shell prints anything/,
   },
   { name: "a /bin/sh that exits at once", ...instead("/bin/false"), reason: "NoPosixShell", sentence: noShell },
   {
@@ -312,7 +312,8 @@ describe("the SSH link to a faulty target", () => {
     const before = process.memoryUsage().rss;
     await assert.rejects(within(host.spawn(argvOf(["cat"]))), {
       code: "failed_precondition",
-      message: /^the target's shell printed more than 65536 bytes before it ran the command: let no start-up file/,
+      message:
+        /^the target's shell printed more than 65536 bytes before it ran the command: make sure that no start-up file/,
     });
     const grown = (process.memoryUsage().rss - before) / 2 ** 20;
     assert.ok(grown < 48, `${grown} MiB`);

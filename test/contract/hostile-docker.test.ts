@@ -35,16 +35,16 @@ const cases: readonly Case[] = [
   { attack: "deep lists", refused: /^a JSON text is deeper than 256 levels$/ },
   {
     attack: "an endless response",
-    refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 pieces$/,
+    refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 chunks$/,
   },
   {
     attack: "a chunk of 4 GiB",
-    refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 pieces$/,
+    refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 chunks$/,
   },
   { attack: "an endless error", refused: /^HTTP 500 with an oversized body$/ },
   {
     attack: "endless whitespace",
-    refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 pieces$/,
+    refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes or 20000 chunks$/,
   },
   {
     attack: "endless informational responses",

@@ -68,7 +68,7 @@ export async function allReady(cluster: Cluster, names: readonly string[], agent
 
 /** The lines of an agent's log that are no JSON, or say nothing of a node though they are not the process's own. */
 export function strayLines(agent: Agent): string[] {
-  const ofProcess = ["graftlet starts", "some kubelet defaults are not supported", "healthz listening"];
+  const ofProcess = ["graftlet is starting", "some kubelet defaults are not supported", "healthz listening"];
   return agent
     .log()
     .split("\n")

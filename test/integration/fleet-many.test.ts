@@ -65,7 +65,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     api = openApi(cluster.layout);
     await api.create(`/api/v1/namespaces/${namespace}/secrets`, login);
     await api.create(poolPath(namespace), pool);
-    const listed = () => agent.log().includes("graftlet starts");
+    const listed = () => agent.log().includes("graftlet is starting");
     await cluster.waitFor("graftlet to start", listed, { explain: () => agent.log() });
   });
   after(async () => {

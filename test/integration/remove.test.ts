@@ -126,7 +126,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
       );
     assert.ok(said.includes(`  directory ${rootDir}/graftlet`), said.join("\n"));
     const ofDocker = runtimeDaemons[cluster.provider].role === "dockerd";
-    assert.equal(said.includes("  1 iptables rule of host ports on 127.0.0.0/8"), ofDocker, said.join("\n"));
+    assert.equal(said.includes("  1 iptables rule for host ports on 127.0.0.0/8"), ofDocker, said.join("\n"));
     assert.deepEqual(
       [gained(standing, await targetTraces(cluster)), gained(await targetTraces(cluster), standing)],
       [[], []],

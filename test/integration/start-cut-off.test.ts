@@ -13,7 +13,7 @@ import type { RuntimeProxy } from "../harness/runtime-proxy.ts";
 const rounds = 16;
 /** How much later graftlet is killed in each round, milliseconds: a start takes one to two tenths of a second. */
 const stepMs = 15;
-const mayHaveRun = /the agent lost its connection to the runtime during the start, and the container may have run$/;
+const mayHaveRun = /the agent lost its connection to the runtime while starting the container, which may have run$/;
 
 describe("graftlet killed while the runtime starts a container of a task", { timeout: 600_000 }, () => {
   const { startProxy } = particulars[providerUnderTest()];

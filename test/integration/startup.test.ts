@@ -140,7 +140,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
   test("refuses a root directory that is not writable", async () => {
     await refused(
       [...sound, "--root-dir=/sys/graftlet"],
-      /--root-dir "\/sys\/graftlet" is not writable \(.*\): make it writable, or name another directory$/,
+      /--root-dir "\/sys\/graftlet" is not writable \(.*\): make it writable, or use another directory$/,
     );
   });
 
@@ -205,7 +205,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
 
     await refused(
       [...sound, "--hostname-override=other"],
-      /--root-dir ".*" is in use by another graftlet \(RuntimeInUse\): stop that one, or name another directory$/,
+      /--root-dir ".*" is in use by another graftlet \(RuntimeInUse\): stop that one, or use another directory$/,
     );
     // Over SSH graftlet's own health port is not the target's: there nobody sees it.
     if (!isRemote(cluster.provider))
@@ -296,7 +296,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
     await untilReady(agent);
     // The log is that of all agents of this node.
     const log = agent.log();
-    const said = log.slice(log.lastIndexOf('"graftlet starts"')).split("\n");
+    const said = log.slice(log.lastIndexOf('"graftlet is starting"')).split("\n");
     assert.equal(said.filter((line) => line.includes("container runtime does not respond")).length, 1);
     const warnings = said.filter((line) => line.includes('"level":40') && /enableControllerAttachDetach\b/.test(line));
     assert.equal(warnings.length, 1, warnings.join("\n"));

@@ -28,8 +28,7 @@ const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [2
 const maxErrorBodyBytes = 64 * 1024;
 /** Limit of one response. Lists of 2,000 containers with 4 KiB of labels each are within it. */
 const maxResponseBytes = 8 * 1024 * 1024;
-/** Maximum number of pieces in which a response may arrive, as each piece costs time. The Docker Engine sends at least 2 KiB at
- *  once. */
+/** Maximum number of chunks in a response; each chunk takes time to process. The Docker Engine sends at least 2 KiB per chunk. */
 const maxResponseChunks = 20_000;
 
 /** Sends a request and reads the whole response.
@@ -43,7 +42,7 @@ export async function requestJson(engine: Dockerode, request: StreamRequest, bud
   const what = `${request.method ?? "GET"} ${request.path}`;
   throw new CodedError(
     "resource_exhausted",
-    `the Docker Engine's response to ${what} exceeds ${maxResponseBytes} bytes or ${maxResponseChunks} pieces`,
+    `the Docker Engine's response to ${what} exceeds ${maxResponseBytes} bytes or ${maxResponseChunks} chunks`,
   );
 }
 

@@ -144,7 +144,10 @@ export function containerSettings(config: ContainerConfig): ContainerCreateOptio
  *  represent. */
 function envVariable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
   if (isUtf8(value)) return `${key}=${Buffer.from(value).toString()}`;
-  throw new CodedError("invalid_argument", `the value of environment variable ${key} is not UTF-8, which Docker needs`);
+  throw new CodedError(
+    "invalid_argument",
+    `the value of environment variable ${key} is not UTF-8, which Docker requires`,
+  );
 }
 
 function ownLabels({ image }: ContainerConfig, sandboxId: string, log: string): Record<string, string> {

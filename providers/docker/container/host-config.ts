@@ -13,7 +13,7 @@ import type { Host } from "../../../src/seams/host.ts";
 import type { ContainerLogLimits } from "../../../src/seams/provider.ts";
 import { securityOptions } from "./security-options.ts";
 
-/** The parts of a sandbox's inspection that its containers need. */
+/** The parts of a sandbox's inspect output that its containers need. */
 export type SandboxInspect = Pick<ContainerInspectInfo, "Id" | "HostConfig">;
 
 export interface HostConfigInput {
@@ -186,7 +186,7 @@ function relabelledBind({ hostPath, containerPath, readonly, propagation }: Moun
   if (`${hostPath}${containerPath}`.includes(":"))
     throw new CodedError(
       "invalid_argument",
-      `the mount ${containerPath} of ${hostPath} cannot be relabelled for SELinux by Docker: its path contains a colon`,
+      `Docker cannot relabel ${hostPath}, mounted at ${containerPath}, for SELinux: its path contains a colon`,
     );
   const name = propagationName(propagation);
   const options = [...(readonly ? ["ro"] : []), ...(name === undefined ? [] : [name]), "Z"];

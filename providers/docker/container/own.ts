@@ -17,7 +17,7 @@ export async function inspectOwn(
   const found = await docker.request<ContainerInspectInfo>({ path: `/containers/${id}/json` }, signal);
   const labels = found.Config.Labels ?? {};
   if (labels[nodeLabel] !== nodeName || labels[typeLabel] !== type)
-    throw new CodedError("not_found", `no ${type} ${id} of node ${nodeName}`);
+    throw new CodedError("not_found", `node ${nodeName} has no ${type} ${id}`);
   return found;
 }
 

@@ -37,7 +37,7 @@ export function createLoopbackPorts(parts: DockerParts) {
      *  logged. */
     sync: (signal: AbortSignal): Promise<void> =>
       mutex(() => sync(signal)).catch((err: unknown) =>
-        parts.log.debug({ err }, "cannot update the iptables rules of host ports on 127.0.0.0/8"),
+        parts.log.debug({ err }, "cannot update the iptables rules for host ports on 127.0.0.0/8"),
       ),
   };
 }
@@ -60,7 +60,7 @@ export async function loopbackRules(parts: LoopbackPortsDeps, signal: AbortSigna
   if (rules.length === 0) return [];
   return [
     {
-      name: `${rules.length} iptables rule${rules.length > 1 ? "s" : ""} of host ports on 127.0.0.0/8`,
+      name: `${rules.length} iptables rule${rules.length > 1 ? "s" : ""} for host ports on 127.0.0.0/8`,
       remove: async (stop) => applyRules(parts.host, await currentRules(parts, stop), [], stop),
     },
   ];

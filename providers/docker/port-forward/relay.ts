@@ -129,7 +129,7 @@ async function dialFirst(
 
 function podAddress({ NetworkSettings }: ContainerInspectInfo): string {
   const address = Object.values(NetworkSettings.Networks ?? {}).find((network) => network.IPAddress)?.IPAddress;
-  if (!address) throw new CodedError("failed_precondition", "the pod has no address of its own");
+  if (!address) throw new CodedError("failed_precondition", "the pod has no IP address of its own");
   return address;
 }
 

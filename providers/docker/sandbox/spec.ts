@@ -91,7 +91,7 @@ function sandboxUser({ linux }: PodSandboxConfig): string {
  *  volumes belong to the machine's root. */
 function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: string | undefined): HostConfig {
   if (usernsOptions?.mode === NamespaceMode.POD)
-    throw new CodedError("unimplemented", "a user namespace of the pod's own is not supported by Docker");
+    throw new CodedError("unimplemented", "Docker does not support user namespaces for individual pods");
   return {
     NetworkMode: network ?? "host",
     IpcMode: ipc === NamespaceMode.NODE ? "host" : "shareable",

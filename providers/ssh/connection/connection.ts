@@ -343,7 +343,7 @@ function loginRemedy({ user, login }: SshEndpoint): string {
   switch (login.kind) {
     case "key":
       if (login.certificateFile !== undefined)
-        return `check that sshd there trusts the authority of ${login.certificateFile} (TrustedUserCAKeys) and that it is issued for ${user}, or correct user.`;
+        return `check that sshd there trusts the authority of ${login.certificateFile} (TrustedUserCAKeys) and that the certificate is issued for ${user}, or correct user.`;
       return `add the public key of ${login.privateKeyFile} to ~${user}/.ssh/authorized_keys there, or correct user.`;
     case "agent":
       return `add a key of the agent at ${login.agentSocket} to ~${user}/.ssh/authorized_keys there, or correct user.`;

@@ -61,8 +61,9 @@ function contentRefusal(certificate: Certificate, { host, now }: CertificateTrus
   const [option] = certificate.criticalOptions;
   if (option !== undefined) return `it has the unsupported critical option ${JSON.stringify(option)}`;
   const name = host.toLowerCase();
-  if (!certificate.principals.includes(name))
-    return `it is for ${certificate.principals.join(", ") || "no name at all"}: set host to one of its names, or have ${name} added`;
+  const { principals } = certificate;
+  if (!principals.includes(name))
+    return `it ${principals.length > 0 ? `is for ${principals.join(", ")}` : "names no host"}: set host to one of its names, or have ${name} added`;
   return undefined;
 }
 

@@ -239,7 +239,7 @@ class SshLink {
   async #openAnother(): Promise<Connection> {
     const most = connectionLimit([...this.#live]);
     if (this.#live.size >= most)
-      throw new CodedError("failed_precondition", `there are ${most} connections to the target already`);
+      throw new CodedError("failed_precondition", `there are already ${most} connections to the target`);
     const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
       throw unreachableError(this.#config, asLinkError(error));
     });
@@ -266,7 +266,11 @@ function publicState(
 ): LinkState {
   switch (state.kind) {
     case "idle": {
-      const why = new LinkError("LinkDown", "unavailable", `${endpointName(config)} has not been connected to yet.`);
+      const why = new LinkError(
+        "LinkDown",
+        "unavailable",
+        `graftlet has not connected to ${endpointName(config)} yet.`,
+      );
       return { kind: "down", since: born, why, nextTryAt: born };
     }
     case "down":

@@ -222,7 +222,7 @@ function openError({ lost }: Connection, start: SessionRequest["start"], error: 
   if (error instanceof CodedError) return error;
   if (lost.aborted) return new CodedError("unavailable", abortError(lost).message, { cause: error });
   const what = "exec" in start ? "commands" : `the subsystem ${start.subsystem}`;
-  return new CodedError("failed_precondition", `the target's sshd refuses ${what} to this user`, { cause: error });
+  return new CodedError("failed_precondition", `the target's sshd denies this user ${what}`, { cause: error });
 }
 
 function noSessions(cause: unknown): LinkError {

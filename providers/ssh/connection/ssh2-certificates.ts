@@ -122,7 +122,7 @@ function onlySha1(): LinkError {
   return new LinkError(
     "LoginRefused",
     "permission_denied",
-    "the target's sshd accepts RSA keys with SHA-1 only, which is broken: use a certified ed25519 key, or upgrade that sshd.",
+    "the target's sshd accepts RSA keys only with SHA-1, which is broken: use a certified ed25519 key, or upgrade that sshd.",
   );
 }
 
@@ -173,7 +173,7 @@ function protocolOf(client: Client): Protocol {
     throw new LinkError(
       "CertificateInvalid",
       "failed_precondition",
-      "certificates cannot be used with the version of ssh2 in this graftlet: build it with the version that its package.json names.",
+      "this graftlet's version of ssh2 does not support certificates: build graftlet with the version that its package.json names.",
     );
   return protocol as Protocol;
 }

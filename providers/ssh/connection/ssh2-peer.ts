@@ -100,7 +100,7 @@ export function peerOf(connection: Client | ServerConnection): SshPeer {
     hasFunctions(socket, ["pause", "resume", "destroy"]);
   if (!known)
     throw new Error(
-      "limits cannot be enforced with this version of ssh2: build graftlet with the version that its package.json names",
+      "this version of ssh2 cannot enforce limits: build graftlet with the version that its package.json names",
     );
   return { protocol, socket, channels } as unknown as SshPeer;
 }

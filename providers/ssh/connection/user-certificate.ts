@@ -47,7 +47,7 @@ function userCertificateRefusal(certificate: Certificate, key: Buffer, now: numb
   if (certificate.type !== "user")
     return "is a host certificate: ask its authority for a user certificate (ssh-keygen -s without -h)";
   if (!certificate.key.equals(key))
-    return `certifies the key ${fingerprintOf(certificate.key)}, but privateKeyFile has ${fingerprintOf(key)}: set the two files that belong together`;
+    return `certifies the key ${fingerprintOf(certificate.key)}, but privateKeyFile has ${fingerprintOf(key)}: set the certificate and key of the same pair`;
   switch (validity(certificate, now)) {
     case "expired":
       return `expired at ${formatDate(certificate.validBefore)}: put a new certificate into that file, which is read again at the next attempt`;

@@ -113,6 +113,6 @@ function noSftp({ runAs, sftpServer }: Privileges, cause?: unknown): LinkError {
   const sentence =
     runAs === "sudo" && !sftpServer
       ? "the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server (openssh-sftp-server)."
-      : "the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install OpenSSH's sftp-server, and let no start-up file of the login shell print anything.";
+      : "the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install OpenSSH's sftp-server, and make sure that no start-up file of the login shell prints anything.";
   return new LinkError("NoSftp", "failed_precondition", sentence, { cause });
 }

@@ -169,7 +169,7 @@ function readMarkerLine(io: Duplex, marker: string): Promise<readonly string[]> 
   });
 }
 
-const prefaceTooLong = `the target's shell printed more than ${maxPrefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
+const prefaceTooLong = `the target's shell printed more than ${maxPrefaceBytes} bytes before it ran the command: make sure that no start-up file of the login shell prints anything.`;
 
 /** Finds the complete line that starts with the marker. @param from start of the bytes not yet searched. */
 function findMarkerLine(

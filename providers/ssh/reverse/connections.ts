@@ -96,7 +96,7 @@ export function createReverseConnections(name: string, clock: Clock) {
       throw new LinkError(
         "ReverseTunnelDown",
         "unavailable",
-        `${name} has ${since}: check that its ssh -N -R runs, reaches graftlet's address and port, and uses a key of authorizedKeysFile.`,
+        `${name} has ${since}: check that its ssh -N -R runs, reaches graftlet's address and port, and uses a key from authorizedKeysFile.`,
       );
     },
     /** Records whether a stream returned by `open` led to the machine's host key; if not, its reverse connection becomes suspect.

@@ -190,7 +190,7 @@ function wordsOf(line: string | undefined): string[] {
 function noRelay(found: readonly string[]): string {
   const which = found.length === 0 ? "" : " except Docker's";
   const programs = relayPrograms.filter((name) => name !== "docker").join(", ");
-  return `The target has none of ${programs}, so root's sockets${which} cannot be connected to: install one of them.`;
+  return `The target has none of ${programs}, so graftlet cannot connect to root's sockets${which}: install one of them.`;
 }
 
 function noRoot(user: string, sudo: SshConfig["sudo"], sudoNeedsPassword: boolean): string {

@@ -207,7 +207,7 @@ function stateOf(
 }
 
 /** Text appended to the runtime's message about an interrupted start. */
-const mayHaveRunText = "the agent lost its connection to the runtime during the start, and the container may have run";
+const mayHaveRunText = "the agent lost its connection to the runtime while starting the container, which may have run";
 
 /** Formats a time. @param nanoseconds since the epoch, as in CRI. */
 function formatTime(nanoseconds: bigint): string {

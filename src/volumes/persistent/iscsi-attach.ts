@@ -174,7 +174,7 @@ async function waitForDisk(
   throw new CodedError("failed_precondition", `Timed out waiting for device at path ${path} after ${diskLooks}s`);
 }
 
-/** The multipath device above the paths, for which it waits if there are several portals; if none appears, the first path. */
+/** Returns the multipath device on top of the paths, waiting for it if there are several portals; falls back to the first path. */
 async function deviceOf(
   { host, clock }: AttachDeps,
   { portals }: IscsiDisk,

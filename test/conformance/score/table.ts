@@ -101,8 +101,8 @@ function inGuest({ guestEntries, results }: Standing): string {
     [...capabilities.map((name) => row(name, (capability) => capability === name)), row("all", () => true)],
   );
   const intro = [
-    "In a guest (`PROVIDER=guest`) the kubelet was run with what needs another machine, and with what each machine answers for itself.",
-    "Graftlet is in there for `e2e_node`, and outside, over SSH, for `e2e`:",
+    "With `PROVIDER=guest`, the tests that need a separate machine, and those whose result depends on the machine, were run in a VM guest.",
+    "The kubelet ran inside the guest. Graftlet ran inside it for `e2e_node`, and outside it, over SSH, for `e2e`:",
   ];
   return `${intro.join("\n")}\n\n${table}`;
 }

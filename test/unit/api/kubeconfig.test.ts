@@ -43,13 +43,13 @@ test("describes each mistake in one sentence that names the file and the field",
   using at = folder();
   assert.throws(() => readKubeconfig(at.path), {
     code: "not_found",
-    message: `kubeconfig ${at.path} does not exist; name one with --kubeconfig`,
+    message: `kubeconfig ${at.path} does not exist; specify one with --kubeconfig`,
   });
   const cases: readonly [Parts, string][] = [
     [{ current: "" }, "has no current-context; set it to one of its contexts (main)"],
     [{ current: "other" }, 'current-context "other" is not among its contexts (main)'],
-    [{ context: { cluster: "d" } }, 'the current context names "d", which is not among its clusters'],
-    [{ context: { user: "v" } }, 'the current context names "v", which is not among its users'],
+    [{ context: { cluster: "d" } }, 'the current context names "d", which is not among the clusters'],
+    [{ context: { user: "v" } }, 'the current context names "v", which is not among the users'],
     [{ cluster: { server: "" } }, "clusters[0].cluster.server is missing"],
     [{ cluster: { server: "here:80" } }, 'cluster "c" has server "here:80", which is not an http or https URL'],
     [

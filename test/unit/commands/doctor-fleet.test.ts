@@ -172,14 +172,14 @@ test("does not examine the machine of an object that is paused, inactive or bein
     ],
     pools: [pool],
   });
-  const paused = "GraftedNode|ok|Paused|not checked: spec.paused is true, so others may be working on the machine";
+  const paused = "GraftedNode|ok|Paused|not checked: spec.paused is true, so someone may be working on the machine";
   assert.deepEqual(found, [
     `edge-1|${paused}`,
     `edge-2|${paused}`,
     "edge-3|GraftedNode|ok|Inactive|not checked: spec.active is false",
     "edge-4|GraftedNode|ok|Inactive|not checked: as told",
     "edge-5|GraftedNode|ok|Leaving|not checked: as told",
-    "edge-6|GraftedNode|ok|Leaving|not checked: the object is being deleted, and its machine leaves the cluster",
+    "edge-6|GraftedNode|ok|Leaving|not checked: the object is being deleted, and its machine is leaving the cluster",
   ]);
   assert.deepEqual(configs, []);
   assert.equal(calls.filter(({ path }) => path.includes("/secrets/")).length, 0);
@@ -233,7 +233,7 @@ test("examines only the named object", async () => {
   const { found } = await examined({ objects, node: "edge-9" });
   assert.match(
     found.join(),
-    /^\|GraftedNodes\|failure\|\|no node .* and no GraftedNode in namespace edge is called edge-9/,
+    /^\|GraftedNodes\|failure\|\|edge-9 is neither a node in the configuration nor a GraftedNode in namespace edge/,
   );
 });
 

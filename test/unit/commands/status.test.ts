@@ -245,7 +245,7 @@ test("serves the status on a private socket that is removed when the process end
     ],
   );
   await assert.rejects(process.ask("none"), {
-    message: '--node is "none": the process has no such node; name one of n, other',
+    message: '--node is "none": the process has no such node; use one of n, other',
   });
   await process.stop();
   assert.deepEqual(await readdir(join(process.folder, "pki")), []);

@@ -103,7 +103,7 @@ test("reports each invalid setting by name, with the remedy", () => {
     requireServiceAccount: false,
   };
   const cases: readonly (readonly [object, string])[] = [
-    [{ ...ecr, name: "" }, `${where}.name is not given; name the program`],
+    [{ ...ecr, name: "" }, `${where}.name is not given; specify the program`],
     [{ ...ecr, name: "a/b" }, `${where}.name is "a/b": use the name of a file in /bin/, without a path or spaces`],
     [{ ...ecr, name: ".." }, `${where}.name is "..": use the name of a file in /bin/, without a path or spaces`],
     [{ ...ecr, name: "none" }, '/c.yaml: providers.name is "none": there is no program /bin/none; install it there'],
@@ -123,7 +123,7 @@ test("reports each invalid setting by name, with the remedy", () => {
     [{ ...ecr, cache: "10m" }, `${where}.cache is "10m": is not a field of this configuration; remove it`],
     [
       { ...ecr, tokenAttributes: { ...token, requiredServiceAccountAnnotationKeys: ["a"] } },
-      `${where}.tokenAttributes.requiredServiceAccountAnnotationKeys is ["a"]: they need requireServiceAccount: true; set that, or name them as optional`,
+      `${where}.tokenAttributes.requiredServiceAccountAnnotationKeys is ["a"]: they need requireServiceAccount: true; set that, or list them as optional`,
     ],
     [
       { ...ecr, tokenAttributes: { ...token, cacheType: undefined } },

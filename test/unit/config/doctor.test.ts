@@ -72,7 +72,7 @@ test("doctor: in the Pod of a fleet, examines all GraftedNodes and the nodes in 
   assert.deepEqual(examined([], {}), [["one"], undefined]);
   assert.match(
     sentenceOf(() => examined(["--node=edge-1"], {})),
-    /--node is "edge-1": name one of the nodes in \/fleet\.yaml: one/,
+    /--node is "edge-1": use one of the nodes in \/fleet\.yaml: one/,
   );
 });
 

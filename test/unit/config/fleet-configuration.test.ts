@@ -97,7 +97,7 @@ test("nodeObjects takes the name of the release whose nodes are shown as objects
   assert.equal(read(""), undefined);
   assert.match(
     sentenceOf(() => read("nodeObjects: {}\n")),
-    /nodeObjects\.release is not given; name the Helm release/,
+    /nodeObjects\.release is not given; specify the Helm release/,
   );
   assert.match(
     sentenceOf(() => read("nodeObjects: { release: edge }\n", {})),

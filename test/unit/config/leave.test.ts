@@ -66,6 +66,6 @@ test("leave: refuses invalid combinations of flags in one sentence", () => {
   assert.equal(refusal(...admin, "--deployment=a/b/c"), '--deployment is "a/b/c": use NAME or NAMESPACE/NAME');
   assert.equal(refusal(...admin, "--deployment=a/"), '--deployment is "a/": use NAME or NAMESPACE/NAME');
   assert.match(refusal(...admin, "--deployment=a/b", "--node=one"), /stops graftlet for all nodes of the file; /);
-  assert.equal(refusal(...admin, "--node=three"), '--node is "three": name one of the nodes in /n.yaml: one, two');
+  assert.equal(refusal(...admin, "--node=three"), '--node is "three": use one of the nodes in /n.yaml: one, two');
   assert.match(refusal(...admin, "--timeout=soon"), /^--timeout is "soon": expected a duration/);
 });

@@ -164,7 +164,7 @@ test("refuses invalid lists of nodes", () => {
     refused("- name: a\n  rootDir: /r\n- name: b\n  rootDir: /r\n"),
     '/n.yaml: nodes[1].rootDir is "/r": node a has that root directory; use separate directories',
   );
-  assert.equal(refused("- provider: cri\n"), "/n.yaml: nodes[0].name is not given; name the node");
+  assert.equal(refused("- provider: cri\n"), "/n.yaml: nodes[0].name is not given; specify the node");
   assert.equal(
     refused("- name: a\n  lables: {}\n"),
     "/n.yaml: nodes[0].lables is not a field of this configuration; did you mean labels?",
@@ -228,7 +228,7 @@ test("shares a Secret and a Service among the nodes in a Pod, but refuses them o
   assert.equal(unsaid.kind === "run" && unsaid.nodes[0]?.approvesServing, false);
   assert.equal(
     sentenceOf(() => read("kubeletAddress: service\n")),
-    "/n.yaml: kubeletService is not given; name the Service of kubeletAddress: service",
+    "/n.yaml: kubeletService is not given; specify the Service of kubeletAddress: service",
   );
   assert.equal(
     sentenceOf(() => read("kubeletService: api\n")),
@@ -289,7 +289,7 @@ test("requires that the bootstrap kubeconfig exists, but not the kubeconfig", ()
   );
   assert.equal(
     sentenceOf(() => parse("--bootstrap-kubeconfig=/boot")),
-    "--kubeconfig is not given: name the file to write the node's credentials to",
+    "--kubeconfig is not given: specify the file to write the node's credentials to",
   );
 });
 

@@ -46,11 +46,11 @@ test("remove: requires the name of a node if the file has several", () => {
   assert.deepEqual([node.nodeName, node.provider, node.rootDir], ["two", "ssh", "/var/lib/kubelet/two"]);
   assert.equal(
     sentenceOf(() => removalOf("--nodes=/n.yaml")),
-    "--node is not given: name one of the nodes in /n.yaml: one, two",
+    "--node is not given: use one of the nodes in /n.yaml: one, two",
   );
   assert.equal(
     sentenceOf(() => removalOf("--nodes=/n.yaml", "--node=three")),
-    '--node is "three": name one of the nodes in /n.yaml: one, two',
+    '--node is "three": use one of the nodes in /n.yaml: one, two',
   );
   assert.match(
     sentenceOf(() => removalOf("--node=one")),

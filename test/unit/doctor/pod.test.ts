@@ -27,7 +27,7 @@ async function saidOf(
 test("reports whether pods of a DaemonSet would run, with the remedy", async () => {
   const whole = ["ok  all of its fields are supported"];
   assert.deepEqual(await saidOf(agent(), "none"), [
-    "warning NotRunByGraftlet it would not run, but be a placeholder (daemonSets: none): set daemonSets: selected or all",
+    "warning NotRunByGraftlet it would be a placeholder that does not run (daemonSets: none): set daemonSets: selected or all",
   ]);
   assert.match(
     (await saidOf(agent(), undefined, { isolated: true })).join(),

@@ -82,7 +82,7 @@ test("a token is valid only for its node and until it expires", async () => {
   );
   await clock.advance(60_000);
   assert.equal(enrolment.isValid("edge-1", token), false);
-  await assert.rejects(enrolment.enrol(request, signal), /the token has been used, or is not valid any more/);
+  await assert.rejects(enrolment.enrol(request, signal), /the token has already been used, or is no longer valid/);
 });
 
 test("enrolling uses up the token, records the machine, and returns graftlet's public key", async () => {

@@ -64,7 +64,7 @@ test("rejects a Secret that is missing, has no login or is far too large, with a
   const named = 'spec.ssh.secretRef names Secret "login", which';
   assert.equal(
     await refusal(undefined),
-    `LoginSecretMissing: ${named} does not exist in the object's namespace: create it, or name another`,
+    `LoginSecretMissing: ${named} does not exist in the object's namespace: create it, or use another`,
   );
   assert.equal(
     await refusal(secretWith({ known_hosts: "k" })),

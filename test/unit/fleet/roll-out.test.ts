@@ -82,7 +82,7 @@ test("pauses when a restarted node is not Ready after a minute, and continues on
   assert.deepEqual([woken, isUnderWay, verdict.status, verdict.reason], [[], true, "False", "Paused"]);
   assert.equal(
     verdict.message,
-    "2 of 3 nodes run with the template; not Ready with it: a: fix the template or these machines, or raise disruption.pauseOnFailures",
+    "2 of 3 nodes run with the template; of these, not Ready: a: fix the template or these machines, or raise disruption.pauseOnFailures",
   );
   assert.equal(rollOut.hasTurn("c", "new"), false);
   set("a", { isReady: true });
@@ -141,7 +141,7 @@ test("the message names at most ten failed nodes", () => {
   change("new");
   advance();
   for (const name of names) set(name, { isReady: false });
-  assert.match(advance(60_000).verdict.message, /Ready with it: n-00, .*n-09, …: fix/);
+  assert.match(advance(60_000).verdict.message, /not Ready: n-00, .*n-09, …: fix/);
 });
 
 test("maxUnavailable is a number or a percentage, 25% by default, and at least one", () => {

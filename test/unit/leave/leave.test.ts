@@ -188,7 +188,7 @@ test("waits at most half of the timeout for pods with ResourceClaims", async () 
     "node one: deleting pods: default/stuck",
     "node one: deleting the other pods while pods with volumes are still terminating: default/stuck",
     "node one: deleting pods: default/web",
-    "node one: pods have not terminated within 20s; leaving them to the cleanup of the target: default/stuck",
+    "node one: pods have not terminated within 20s; leaving them to the target's cleanup: default/stuck",
   ]);
 });
 
@@ -252,7 +252,7 @@ test("deletes pods that appear late; leaves pods that do not terminate in time t
   assert.ok(t.done.includes("delete late"));
   assert.ok(
     t.said.includes(
-      "node one: pods have not terminated within 1m0s; leaving them to the cleanup of the target: default/stuck",
+      "node one: pods have not terminated within 1m0s; leaving them to the target's cleanup: default/stuck",
     ),
   );
   assert.equal(t.done.at(-1), "forget stuck");
@@ -262,7 +262,11 @@ test("waits only briefly for the pods of a node without a running graftlet", asy
   const t = start([{ name: "web", node: "one" }]);
   t.nodes.set("one", "Unknown");
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
-  assert.ok(t.said.some((line) => line.startsWith("node one: no agent terminates pods there (node one is not Ready)")));
+  assert.ok(
+    t.said.some((line) =>
+      line.startsWith("node one: no agent is running there to terminate pods (node one is not Ready)"),
+    ),
+  );
   assert.ok(t.clock.monotonic() < 10_000, String(t.clock.monotonic()));
 
   const unready = start([{ name: "web", node: "one" }]);

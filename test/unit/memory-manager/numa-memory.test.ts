@@ -42,5 +42,5 @@ test("rejects a machine without NUMA memory or with too many nodes to search", a
   assert.equal((await read([meminfo(0, 1)])).length, 1);
   await assert.rejects(read([]), /does not report the memory of its NUMA nodes/);
   const nine = Array.from({ length: 9 }, (_, id) => meminfo(id, 1));
-  await assert.rejects(read(nine), /supports up to 8 NUMA nodes, and the machine has 9/);
+  await assert.rejects(read(nine), /supports up to 8 NUMA nodes, but the machine has 9/);
 });

@@ -366,7 +366,7 @@ test("an interrupted start whose container may have run is marked; other failure
   const cut = 'failed to start containerd task "one": context canceled: unknown';
   assert.equal(
     messageOf(cut),
-    `${cut}: the agent lost its connection to the runtime during the start, and the container may have run`,
+    `${cut}: the agent lost its connection to the runtime while starting the container, which may have run`,
   );
   const refused = "failed to create containerd task: OCI runtime create failed: no such program";
   assert.equal(messageOf(refused), refused);

@@ -37,7 +37,7 @@ test("creates a private root directory, and locks it until the claim is released
   await assert.rejects(claimTarget(deps(), node, never), {
     code: "failed_precondition",
     message:
-      '--root-dir "/var/lib/kubelet" is in use by another graftlet (RuntimeInUse): stop that one, or name another directory',
+      '--root-dir "/var/lib/kubelet" is in use by another graftlet (RuntimeInUse): stop that one, or use another directory',
   });
   await claim[Symbol.asyncDispose]();
   await using _again = await claimTarget(deps(), node, never);
@@ -49,7 +49,7 @@ test("rejects an unwritable root directory in one sentence", async () => {
   const refused = await claimTarget(deps(), node, never).catch((error: unknown) => error);
   assert.match(
     String(refused),
-    /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it writable, or name another directory$/,
+    /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it writable, or use another directory$/,
   );
 });
 
@@ -63,7 +63,7 @@ test("reports each problem of the root directory with its own reason and remedy"
   const noSpace = await claimTarget({ ...rest, target: cramped }, node, never).catch((error: unknown) => error);
   assert.ok(noSpace instanceof TargetError);
   assert.equal(noSpace.reason, "RootDirFull");
-  assert.match(noSpace.message, /has no space left \(.*\): free some on the target, or name another directory$/);
+  assert.match(noSpace.message, /has no space left \(.*\): free some on the target, or use another directory$/);
 });
 
 test("reports SudoNeedsPassword if the root directory is not writable because sudo asks for a password", async () => {

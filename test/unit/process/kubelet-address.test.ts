@@ -47,7 +47,7 @@ test("rejects a missing Service, or one without the kubelet API's port, in a sen
     throw new CodedError("not_found", "no");
   });
   await assert.rejects(kubeletEndpoint(asked, missing, signal), {
-    message: 'kubeletService "kubelet" does not exist in namespace edge: create it, or name another',
+    message: 'kubeletService "kubelet" does not exist in namespace edge: create it, or use another',
   });
   const refused = (spec: object) =>
     kubeletEndpoint(

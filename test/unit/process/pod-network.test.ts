@@ -174,7 +174,7 @@ for (const claimed of ["tunneled", "new"] as const)
     await writeOwnershipRecord(t.host.fs, rootDir, { node: "edge-1", made: [], network: { is: claimed } }, never);
     const { isolated, tunneled: is, obstacle } = (await t.start()) ?? {};
     assert.deepEqual([isolated, is], [true, undefined]);
-    assert.match(obstacle ?? "", /annotation graftlet\.dev\/pod-network .* set network: tunneled to reach/);
+    assert.match(obstacle ?? "", /annotation graftlet\.dev\/pod-network; set network: tunneled to reach/);
     assert.deepEqual(await t.start(tunneled), tunneled, "the configuration's value wins");
   });
 

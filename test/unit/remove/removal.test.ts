@@ -330,7 +330,7 @@ test("rejects the root directory of another node, and one in use", async () => {
   const { host } = t;
   await using _holder = await host.spawn(rivalCommand(`${root}/graftlet/lock`));
   await assert.rejects(t.remove(), {
-    message: `nothing was removed: --root-dir "${root}" is in use by another graftlet (RuntimeInUse): stop that one, or name another directory`,
+    message: `nothing was removed: --root-dir "${root}" is in use by another graftlet (RuntimeInUse): stop that one, or use another directory`,
   });
   assert.deepEqual(t.made(), []);
 });

@@ -280,7 +280,7 @@ test("emits at most one event a minute for pods that the relay refuses, but no e
   assert.equal(t.events.length, 1);
   assert.match(
     t.events[0] ?? "",
-    /^ConnectionsNotForwarded further connections of the pod 10\.88\.0\.2 to Services are refused/,
+    /^ConnectionsNotForwarded further connections from pod 10\.88\.0\.2 to Services are refused/,
   );
   await t.clock.advance(60_000);
   assert.equal(t.events.length, 2);

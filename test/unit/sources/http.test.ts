@@ -117,7 +117,11 @@ test("an unusable response changes nothing and is reported once, without secrets
     [200, JSON.stringify({ ...pod("a"), kind: "Secret" }), 'its kind is "Secret"'],
     [200, listOf(pod("b"), { ...pod("c"), spec: {} }), "items[1] of its PodList: spec.containers: is empty"],
     [200, JSON.stringify({ ...pod("b"), x: "x".repeat(1 << 20) }), "the response is longer than 1048576 bytes"],
-    [200, listOf(withUid("b"), withUid("c")), "items[1] of its PodList: metadata.uid: another of its pods has it too"],
+    [
+      200,
+      listOf(withUid("b"), withUid("c")),
+      "items[1] of its PodList: another pod in the list has the same metadata.uid",
+    ],
   ] as const) {
     told.length = 0;
     assert.deepEqual(await look(status, body), ["a-n"], why);

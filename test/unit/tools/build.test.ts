@@ -34,13 +34,13 @@ test("the bundle runs on its own, responds in under 0.3 s, and includes the lice
   const endsAtOnce = ["--provider=none-such", ...own, "--hostname-override=n"];
   const { stderr } = spawnSync(process.execPath, [built, "--logging-format=text", ...endsAtOnce], { encoding: "utf8" });
   const source = readFileSync(join(root, "src/process/nodes.ts"), "utf8").split("\n");
-  const line = 1 + source.findIndex((text) => text.includes("log.info(") && text.includes("graftlet starts"));
+  const line = 1 + source.findIndex((text) => text.includes("log.info(") && text.includes("graftlet is starting"));
   const places = readFileSync(built, "utf8");
   for (const name of ["src/api/absent.ts", "src/status/delivery.ts"]) {
     const lines = readFileSync(join(root, name), "utf8").split("\n");
     assert.ok(places.includes(`"${basename(name)}:${1 + lines.findIndex((text) => text.includes("log["))}"`), name);
   }
-  assert.match(stderr, new RegExp(` nodes\\.ts:${line}\\] "graftlet starts" `));
+  assert.match(stderr, new RegExp(` nodes\\.ts:${line}\\] "graftlet is starting" `));
   const spentMs = await leastCpuMs([process.execPath, built, "--help"]);
   const allowedMs = await promptMs();
   assert.ok(spentMs < allowedMs, `it took ${spentMs} ms, where ${allowedMs} ms are allowed`);

@@ -37,7 +37,7 @@ const wrong: readonly [config: unknown, sentence: RegExp][] = [
   [{ endpoint: "x" }, /^providerConfig\.endpoint is not a field of the docker provider: remove it/],
   [["x"], /^providerConfig of the docker provider is not a map/],
   [{ socket: "tcp://10.0.0.1:2375" }, /^providerConfig\.socket is "tcp:.*write it as unix:/],
-  [{ network: "host" }, /^providerConfig\.network is "host", on which pods have no addresses/],
+  [{ network: "host" }, /^providerConfig\.network is "host", which gives pods no addresses/],
   [{ network: "a b" }, /^providerConfig\.network is "a b", not the name of a Docker network/],
   ...["10.9.0.0", "10.9.0.0/30", "10.9.0.256/24", "fd00::/64", 7].map((podCIDR): [unknown, RegExp] => [
     { podCIDR },

@@ -126,7 +126,7 @@ test("removes existing rules when the node is removed", async () => {
   const lines = [...theirs, rule("tcp", 7, "172.17.0.7:8080")];
   await using engine = await machine(lines, { list: [] });
   const [rules, ...others] = await dockerOwnedResources(engine.parts, signal);
-  assert.deepEqual([rules?.name, others], ["1 iptables rule of host ports on 127.0.0.0/8", []]);
+  assert.deepEqual([rules?.name, others], ["1 iptables rule for host ports on 127.0.0.0/8", []]);
   await rules?.remove(signal);
   assert.deepEqual(lines, theirs);
 });

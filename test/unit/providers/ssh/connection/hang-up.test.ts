@@ -42,7 +42,7 @@ test("reports a failed call as unavailable if the connection is being lost", asy
 
 test("reports a failed call on a live connection as a refusal", async () => {
   const { clock, opening } = hungUp();
-  const failed = assert.rejects(opening, { code: "failed_precondition", message: /refuses commands to this user/ });
+  const failed = assert.rejects(opening, { code: "failed_precondition", message: /denies this user commands/ });
   await clock.advance(250);
   await failed;
 });

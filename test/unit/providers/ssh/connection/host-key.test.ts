@@ -129,7 +129,7 @@ const certificates: readonly (readonly [what: string, blob: Buffer, refusal: Reg
     certificateOf(key, authority, { principals: ["example", "h.example.org"] }),
     /it is for example, h/,
   ],
-  ["without names", certificateOf(key, authority, { principals: [] }), /no name at all/],
+  ["without names", certificateOf(key, authority, { principals: [] }), /it names no host/],
   ["from another authority", certificateOf(key, key), /is not trusted for this host/],
   ["that is a user certificate", certificateOf(key, authority, { type: "user" }), /it is a user certificate/],
   [
