@@ -104,7 +104,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
 
     for (const program of ["socat", "perl", "python3"]) {
       describe(`port-forward through ${program}`, () => {
-        test("carries 16 MiB each over several connections at once, and half-closes", async () => {
+        test("carries 16 MiB over each of several concurrent connections, and half-closes", async () => {
           const connect = relayBy(program);
           const content = randomBytes(16 << 20);
           const expected = createHash("md5").update(content).digest("hex");

@@ -73,7 +73,7 @@ describe("OpenSSH certificates", () => {
     await rig().startSshd(trusted);
   });
 
-  test("logs in by a user certificate for each type of user key and CA key", async () => {
+  test("logs in with a user certificate for each type of user key and CA key", async () => {
     for (const [name, by] of pairs) {
       assert.equal((await downOf({ privateKeyFile: file(`user-${name}`) })).why.reason, "LoginRefused");
       await certify(`user-${name}`, ["-n", "root,plain"], `ca-${by}`);
@@ -212,7 +212,7 @@ describe("OpenSSH certificates", () => {
     assert.match((await downOf(knownHosts(authority()))).why.message, /it expired at/);
   });
 
-  test("authenticates to a jump host by certificates, too", async () => {
+  test("authenticates to jump hosts with certificates, too", async () => {
     await showing("host-ecdsa", ["-n", "127.0.0.1", ...always]);
     await certify("user-ecdsa", ["-n", "plain,root"]);
     const by = { ...login("user-ecdsa"), ...knownHosts(authority()), host: "127.0.0.1" };

@@ -98,7 +98,7 @@ describe("a machine behind two jump hosts", () => {
     await startInner();
   });
 
-  test("the link goes down with a lost jump host, and up when the jump host returns", async () => {
+  test("the link goes down when the jump host is lost, and up again once it is back", async () => {
     await using host = hostOf(target());
     await host.run(argvOf(["true"]));
     await killInner();

@@ -35,7 +35,7 @@ async function underTest(name: string, containerd: ContainerdVersion) {
 for (const containerd of containerdVersions) {
   runtimeContract(`cri, on containerd ${containerd}`, () => underTest("contract-cri", containerd));
 
-  test(`containerd ${containerd} killed: calls fail at once, then work within two seconds of its return; containers run on`, async () => {
+  test(`containerd ${containerd} killed: calls fail at once, and work within two seconds once it is back; containers keep running`, async () => {
     await using made = await underTest("contract-cri-kill", containerd);
     const { daemons } = made.rig;
     await killedContract(made, { kill: () => daemons.kill("containerd"), start: () => daemons.startRuntime() });

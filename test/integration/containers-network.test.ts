@@ -17,7 +17,7 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-describe("names and networks of containers", { concurrency: 4 }, () => {
+describe("DNS, host names and networks of containers", { concurrency: 4 }, () => {
   test("resolv.conf follows the DNS policy", async () => {
     const show = shell("cat /etc/resolv.conf");
     const dnsConfig = {
@@ -100,7 +100,7 @@ describe("names and networks of containers", { concurrency: 4 }, () => {
     assert.equal(said, "reached");
   });
 
-  test("lets pods share a host port on different addresses, one of them the loopback", async () => {
+  test("lets pods share a host port on different addresses, including the loopback", async () => {
     const { pods, cluster } = lab;
     const port = 18081;
     const serving = (name: string, hostIP: string) =>

@@ -95,7 +95,7 @@ describe("device plugins on a node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("programs on the machine watch its pods", async () => {
+  test("programs on the machine can watch the node's pods", async () => {
     const watched = await firstWatchedPod(lab.cluster.layout);
     assert.ok(watched.includes("user"), "the pod's name in protobuf");
   });

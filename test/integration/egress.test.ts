@@ -17,7 +17,7 @@ import { type Release, releaseOf } from "./helm/release.ts";
 /** Where another API server is, and what takes tunnels for it. */
 const secondAddress = "10.10.0.3";
 
-describe("an API server that reaches kubelets through egress tunnels alone", { timeout: 600_000 }, () => {
+describe("an API server that reaches kubelets only through egress tunnels", { timeout: 600_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
   let program: string;

@@ -44,7 +44,7 @@ const talker = (where: string) => [
   },
 ];
 
-describe("identity: serviceAccount with the chart's RBAC alone", { timeout: 600_000 }, () => {
+describe("identity: serviceAccount with only the chart's RBAC", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let helm: Helm;

@@ -74,7 +74,7 @@ describe("lifecycle hooks", { concurrency: 4 }, () => {
     await pods.logged("server", /GET \/echo\?msg=from-the-hook/);
   });
 
-  test("a sleep hook lasts as configured, at most the grace period", async () => {
+  test("a sleep hook lasts as long as configured, but at most the grace period", async () => {
     const { pods } = lab;
     const sleeper = (name: string, grace: number, seconds: number) =>
       pods.create(name, {

@@ -32,7 +32,7 @@ describe("many nodes with in-memory machines in one process", { timeout: 600_000
     return agent;
   };
 
-  test("many nodes cost at most 5 MiB per idle node, each run a pod, and name the node in every log line", async () => {
+  test("many nodes cost at most 5 MiB each when idle, run a pod each, and name the node in every log line", async () => {
     const alone = await start(1);
     const one = await heapOf(alone, report);
     assert.equal(await alone.stop(), true);
