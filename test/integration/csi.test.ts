@@ -252,7 +252,7 @@ describe("volumes of a CSI driver", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("a block volume is the driver's device in the container, and is removed with the last pod", async () => {
+  test("a block volume appears in the container as the driver's device, and is removed with the last pod", async () => {
     const file = join(disks(), "raw.img");
     await inside("truncate", "-s", "16M", file);
     const device = (await inside("losetup", "--find", "--show", file)).trim();

@@ -217,7 +217,7 @@ describe("DaemonSets excluded from the node", { timeout: 600_000 }, () => {
   });
 
   if (byDefault)
-    test("a Node created before this setting runs all DaemonSets, as before", async () => {
+    test("a Node created before this setting existed runs all DaemonSets, as before", async () => {
       await lab.cluster.mustKubectl(["annotate", "node", lab.cluster.nodeName, "graftlet.dev/daemon-sets-"]);
       await restart(isolated);
       await settled(agents);

@@ -38,7 +38,7 @@ describe("the Docker Engine killed and restarted while pods run", { timeout: 600
   });
   after(() => removeAll(lab));
 
-  test("with live-restore, graftlet restarts nothing, and reports why the node is not ready meanwhile", async (t) => {
+  test("with live-restore, graftlet restarts nothing, and meanwhile reports why the node is not ready", async (t) => {
     const { cluster, engine, invariants, pods } = lab;
     const standing = await invariants.standing(...names);
     const containers = await engine.standing();

@@ -147,7 +147,7 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     await pods.gone("failing");
   });
 
-  test("withdraws the devices of a driver that is gone, until it is back", async () => {
+  test("withdraws the devices of a driver while it is gone", async () => {
     await driver[Symbol.asyncDispose]();
     await published(0);
     driver = await startDraDriver(lab.cluster);

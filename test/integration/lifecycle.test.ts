@@ -278,7 +278,7 @@ describe("deadline, hostname, environment files and sysctls of a pod", { concurr
     await pods.event("late", "DeadlineExceeded", text);
   });
 
-  test("sets its own hostname, or the FQDN", async () => {
+  test("sets the pod's own hostname, or its FQDN", async () => {
     const { pods } = lab;
     assert.equal(await pods.output("named", shell("hostname"), { hostnameOverride: "else-where" }), "else-where\n");
     assert.equal(

@@ -196,7 +196,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await until("to lose its taints", ({ spec }) => !spec?.taints?.length);
   });
 
-  test("renews the Lease every ten seconds at rest, and writes nothing else", async () => {
+  test("at rest, renews the Lease every ten seconds and writes nothing else", async () => {
     const lease = async (): Promise<string> =>
       (
         JSON.parse(

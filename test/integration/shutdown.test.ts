@@ -188,7 +188,7 @@ describe("graceful node shutdown", { timeout: 600_000 }, () => {
     await untilReadiness(cluster, /^True /, 10_000);
   });
 
-  test("a power-off waits for the pods and no longer; the Node reports why it is down until it is back", async () => {
+  test("a power-off waits only for the pods; until the Node is back, it reports why it is down", async () => {
     await create("to-the-end", lasting(4));
     await pods.ready("to-the-end");
     await untilDelayed(true);

@@ -87,7 +87,7 @@ describe("an sshd with unusual settings", { timeout: 800_000 }, () => {
       await Promise.all([name, refused].map((pod) => pods.remove(pod, 1)));
     });
 
-  test("the default sshd settings work again after the others", async () => {
+  test("the default sshd settings work again after the unusual ones", async () => {
     await restartSshd();
     await nodeIsReady();
   });
