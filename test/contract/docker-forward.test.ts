@@ -209,7 +209,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       }
     });
 
-    test("refuses a stopped sandbox and one of another node", async () => {
+    test("refuses a stopped sandbox and a sandbox of another node", async () => {
       const stopped = await pods.run(pods.config());
       await docker.runtime.stopPodSandbox(stopped, patience());
       const connect = createPortRelay(docker.parts);

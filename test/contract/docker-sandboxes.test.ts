@@ -146,7 +146,7 @@ test("reports in NetworkReady, with the daemon's message, that the network canno
   assert.equal((await networkReady())?.status, true);
 });
 
-test("keeps a container's resolv.conf as requested, also across a daemon restart", async () => {
+test("keeps a container's resolv.conf as requested, even across a daemon restart", async () => {
   await using it = await node("resolver");
   const dnsConfig = { servers: ["10.96.0.10", "10.96.0.11"], searches: ["ns.svc.cluster.local"], options: ["ndots:5"] };
   const wanted = "search ns.svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n";

@@ -145,7 +145,7 @@ describe("OpenSSH certificates", () => {
     }
   });
 
-  test("accepts a CA by fingerprint, and next to a plain host key of another type", async () => {
+  test("accepts a CA by its fingerprint, even next to a plain host key of another type", async () => {
     await showing("host-ed25519", ["-n", "127.0.0.1"]);
     const authorities = [await fingerprint("ca-ed25519")];
     await using byFingerprint = hostOf({ knownHostsFile: undefined, hostCertificateAuthorities: authorities });

@@ -75,7 +75,7 @@ describe("a machine behind two jump hosts", () => {
     assert.equal((await host.fs.readFile(`${rig().dir}/by-two`)).toString(), "hops");
   });
 
-  test("refuses a jump host with another host key", async () => {
+  test("refuses a jump host with a different host key", async () => {
     const state = await downOf(target({ hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] }));
     assert.equal(state.why.reason, "HostKeyMismatch");
     assert.match(state.why.message, /2222/);

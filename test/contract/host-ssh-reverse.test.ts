@@ -165,7 +165,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     );
   });
 
-  test("refuses an impostor: a known name with another key, or a known key that it does not hold", async () => {
+  test("refuses an impostor: a known name with a different key, or a known key that it does not hold", async () => {
     const keys = await makeKey("known");
     await makeKey("impostor");
     await using host = hostOf(reverse(keys));

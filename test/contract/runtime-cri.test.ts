@@ -64,7 +64,7 @@ test("containerd 2.4 reports events, its cgroup driver and handler features over
   assert.equal(features?.supplementalGroupsPolicy, true);
 });
 
-test("containerd 1.6 reports events by its own API, and its cgroup driver in its configuration", async () => {
+test("containerd 1.6 reports events over its own API, and its cgroup driver in its configuration", async () => {
   await using made = await underTest("contract-cri-tells", "1.6");
   assert.equal((await eventOf(made)).event.podUid, undefined);
   assert.ok(

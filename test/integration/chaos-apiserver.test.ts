@@ -84,7 +84,7 @@ describe("a faulty API server", { timeout: 600_000 }, () => {
     "truncated JSON": { half: true },
   };
   for (const [what, fault] of Object.entries(faults))
-    test(`on ${what}, causes no request storm, loses no pod, and reports what happened meanwhile`, async (t) => {
+    test(`on ${what}, causes no request storm, loses no pod, and later reports what happened meanwhile`, async (t) => {
       const standing = await invariants.standing(...steady, ...probed);
       const name = `comes-${what.replaceAll(/[^a-z0-9]+/gi, "-").toLowerCase()}`;
       const leaver = `leaves-${name}`;

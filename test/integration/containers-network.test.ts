@@ -152,7 +152,7 @@ describe("DNS, host names and networks of containers", { concurrency: 4 }, () =>
     await cluster.waitFor("no rule of theirs to be left", async () => (await rules()).length === 0);
   });
 
-  test("gives a pod its own namespaces unless it asks for the host's", async () => {
+  test("gives a pod its own namespaces unless it requests the host's", async () => {
     const { pods, cluster } = lab;
     const show = shell(
       "for ns in net ipc pid; do readlink /proc/self/ns/$ns; done; hostname; head -n 1 /etc/hosts; ps",

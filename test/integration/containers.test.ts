@@ -300,7 +300,7 @@ describe("the security context of a container", { concurrency: 4 }, () => {
     assert.equal(refused.status?.reason, "SupplementalGroupsPolicyNotSupported");
   });
 
-  test("runAsNonRoot rejects containers that run as root, and runs others", async () => {
+  test("runAsNonRoot rejects containers that run as root, and allows other users", async () => {
     const { pods } = lab;
     const refusal = async (name: string, what: string) => {
       const pod = await pods.until(

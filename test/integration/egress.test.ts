@@ -128,7 +128,7 @@ describe("an API server that reaches kubelets only through egress tunnels", { ti
     await eachIsReached(lab.cluster, names);
   });
 
-  test("reaches no kubelet without tunnels, and the condition says what to check", async () => {
+  test("without tunnels, reaches no kubelet, and the condition says what to check", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, "--set=egressTunnel=none"]);
     await lab.cluster.waitFor("the condition", async () => (await reachable())?.reason === "NoRoute", 60_000);
     assert.match((await reachable())?.message ?? "", /egress tunnel/);

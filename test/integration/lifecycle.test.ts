@@ -112,7 +112,7 @@ describe("sidecars of a pod", { concurrency: 4 }, () => {
       },
     );
 
-  test("sidecars start in order, run next to the others, keep no pod alive, and end in reverse order", async () => {
+  test("sidecars start in order, run next to other containers, keep no pod alive, and end in reverse order", async () => {
     const { pods } = lab;
     const note = (what: string, name: string) => shell(`echo ${what} >> /work/log`, { name, volumeMounts });
     await pods.create("accompanied", {
@@ -232,7 +232,7 @@ describe("restart policies of containers", { concurrency: 4 }, () => {
     assert.deepEqual([state?.terminated?.exitCode, lastState?.terminated?.exitCode, restartCount], [7, 42, 1]);
   });
 
-  test("a container can restart all others, including init containers, in the same sandbox", async () => {
+  test("a container can restart all containers of its pod, including init containers, in the same sandbox", async () => {
     const { pods } = lab;
     await pods.create("anew", {
       ...work,

@@ -134,7 +134,7 @@ describe("registration and status of the Node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("renews a Lease that it owns", async () => {
+  test("renews a Lease that the Node owns", async () => {
     const lease = async () => {
       const found = JSON.parse(
         await cluster.mustKubectl(["get", "lease", "-n", "kube-node-lease", cluster.nodeName, "-o", "json"]),

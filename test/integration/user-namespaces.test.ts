@@ -170,7 +170,7 @@ describe("user namespaces", { timeout: 900_000 }, () => {
     await end("bogus");
   });
 
-  test("a pod keeps its range across a restart of graftlet, also in containers that start later", async () => {
+  test("a pod keeps its range across a restart of graftlet, even in containers that start later", async () => {
     const { pods, cluster, agent } = lab;
     await pods.create("kept", namespaced({ containers: [shell(untilEnded)] }));
     const pod = await pods.ready("kept");

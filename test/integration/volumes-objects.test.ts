@@ -320,7 +320,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     assert.equal(statusOf(await pods.ready("downward"))?.restartCount, 0);
   });
 
-  test("keeps the content of an immutable object when others of the volume change", async () => {
+  test("keeps the content of an immutable object when other objects in the volume change", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("rock", { a: "1" }, { immutable: true }),

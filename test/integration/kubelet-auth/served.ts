@@ -40,7 +40,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("endpoints serve the flags and the status of the process, also through the API server", async () => {
+    test("endpoints serve the flags and the status of the process, directly and through the API server", async () => {
       const { cluster } = lab();
       const byKubectl = (path: string) =>
         cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy${path}`]);
