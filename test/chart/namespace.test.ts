@@ -38,7 +38,7 @@ describe("namespaceOverride", { timeout: 300_000 }, () => {
     );
   });
 
-  test("namespaceOverride is the namespace of the kubectl commands in the notes, but not of the helm commands", async () => {
+  test("namespaceOverride is used in the kubectl commands of the notes, but not in their helm commands", async () => {
     const path = caseFiles().find(({ name }) => name === "ci/ssh-values.yaml")?.path ?? "";
     const set = ["--set", `namespaceOverride=${elsewhere}`, "--values", path];
     const notes = await must([helm, "install", "edge", chart, "--namespace", given, "--dry-run=client", ...set]);

@@ -117,7 +117,7 @@ describe("a map of nodes by name in the chart's values", { timeout: 600_000 }, (
     ]);
   });
 
-  test("accepts nodes from --set only, also with a dot in a name", async () => {
+  test("accepts nodes from --set alone, even with a dot in a name", async () => {
     const set = [...node("press\\.hall"), ...node("edge-1")].map((each) => `--set=${each}`);
     const names = nodesIn(await render([], ...set)).map(({ name }) => name);
     assert.deepEqual(names, ["edge-1", "press.hall"]);

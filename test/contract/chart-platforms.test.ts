@@ -16,7 +16,7 @@ describe("the chart on EKS, on OpenShift and with another certificate signer", {
     helm = await findHelm();
   });
 
-  test("on EKS nodes use the account's identity, and all objects name EKS' signer instead of Kubernetes'", async () => {
+  test("on EKS, nodes use the account's identity, and all objects name EKS's signer instead of Kubernetes's", async () => {
     const signer = "beta.eks.amazonaws.com/app-serving";
     const text = await rendered("eks");
     const [map] = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap");
@@ -35,14 +35,14 @@ describe("the chart on EKS, on OpenShift and with another certificate signer", {
     assert.doesNotMatch(text, /approveServingCertificates: true|certificatesigningrequests\/approval/);
   });
 
-  test("with servingCertificateSigner the account may approve only for that signer", async () => {
+  test("with servingCertificateSigner, the account may approve only for that signer", async () => {
     const text = await rendered("one-over-ssh", "--set=servingCertificateSigner=example.com/serving");
     assert.match(text, /resources: \[signers\]\s+resourceNames: \[example\.com\/serving\]/);
     assert.ok(text.includes("oldObject.spec.signerName == 'example.com/serving'"));
     assert.ok(!text.includes("kubernetes.io/kubelet-serving"));
   });
 
-  test("on k3s and RKE2 nodes open the tunnels of the API servers, unless that is switched off", async () => {
+  test("on k3s and RKE2, nodes open tunnels to the API servers unless disabled", async () => {
     const tunnel = async (...set: readonly string[]) => {
       const text = await rendered("one-over-ssh", ...set.map((value) => `--set=${value}`));
       const kind = /^ *egressTunnel: "(.*)"$/m.exec(text)?.[1];
@@ -56,7 +56,7 @@ describe("the chart on EKS, on OpenShift and with another certificate signer", {
       assert.deepEqual(await tunnel(`platform=${platform}`), [undefined, false], platform);
   });
 
-  test("on OpenShift the Pod sets no user or group", async () => {
+  test("on OpenShift, the Pod sets no user or group", async () => {
     const deployment = objectsIn(await rendered("openshift")).find(({ kind }) => kind === "Deployment");
     const { securityContext } = (deployment && podOf(deployment)?.spec) ?? {};
     assert.deepEqual(securityContext, { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } });

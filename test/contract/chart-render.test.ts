@@ -83,7 +83,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
   });
 
   for (const { name, golden } of files)
-    test(`renders ${name} as its golden file, which has no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)`, () => {
+    test(`renders ${name} exactly as its golden file, which contains no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)`, () => {
       const text = goldenOf(texts.get(name) ?? "");
       if (process.env["GRAFTLET_UPDATE_GOLDEN"] === "1") writeFileSync(golden, text);
       assert.equal(text, readFileSync(golden, "utf8"));
@@ -211,7 +211,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     );
   });
 
-  test("lets the account approve certificates for nodes that request their own, unless that is switched off", async () => {
+  test("lets the account approve certificates for nodes that request their own, unless this is disabled", async () => {
     const rendered = async (name: string, ...set: string[]) => {
       const text = await must([helm, ...templateArguments("--values", valuesOf(name), ...set)]);
       const [map] = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap");

@@ -104,7 +104,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
 
     for (const program of ["socat", "perl", "python3"]) {
       describe(`port-forward through ${program}`, () => {
-        test("carries 16 MiB each over several connections at once, and half-closes", async () => {
+        test("carries 16 MiB over each of several concurrent connections, and half-closes", async () => {
           const connect = relayBy(program);
           const content = randomBytes(16 << 20);
           const expected = createHash("md5").update(content).digest("hex");
@@ -209,7 +209,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       }
     });
 
-    test("refuses a stopped sandbox and one of another node", async () => {
+    test("refuses a stopped sandbox and a sandbox of another node", async () => {
       const stopped = await pods.run(pods.config());
       await docker.runtime.stopPodSandbox(stopped, patience());
       const connect = createPortRelay(docker.parts);

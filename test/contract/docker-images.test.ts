@@ -59,7 +59,7 @@ function nodeOf(name: string, given: Readonly<Record<string, string>> = {}): Run
 
 const spec = (image: string) => ImageSpec.fromPartial({ image });
 
-test("uses credentials for one pull; fails without them or with wrong ones", async () => {
+test("uses credentials for one pull only; pulls fail without them or with wrong ones", async () => {
   await using node = nodeOf("credentials");
   const image = `${privateRegistryHost}:${addresses.privateRegistryPort}/private/busybox:1.37`;
   const auth = AuthConfig.fromPartial({ username: privateUser, password: rig().privatePassword });
@@ -136,7 +136,7 @@ test("builds a sandbox image whose unprivileged process reaps children and ends 
   assert.equal(stdout.trim(), "0");
 });
 
-test("reports events missed while not listening, and ignores other containers'", async () => {
+test("reports events missed while not listening, and ignores those of foreign containers", async () => {
   await using node = nodeOf("listener");
   await using other = nodeOf("stranger");
   await using pods = podsOf(node);
@@ -192,7 +192,7 @@ test("reports CPU, memory and writable layer of a container, and the network of 
   assert.deepEqual(await other.runtime.listContainerStats(undefined, patience()), []);
 });
 
-test("reports no CPU and memory for an exited container", async () => {
+test("reports neither CPU nor memory for an exited container", async () => {
   await using node = nodeOf("stats");
   await using pods = podsOf(node);
   const { sandboxId, containerId } = await pods.runOne(["true"]);

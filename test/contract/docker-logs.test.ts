@@ -123,7 +123,7 @@ describe("logs of the Docker provider on a real daemon", { timeout: 300_000 }, (
     assert.ok(files.trim().split("\n").length > 1, "the daemon has rotated");
   });
 
-  test("finds no log for an unknown container or one of another node", async () => {
+  test("finds no log for an unknown container or another node's container", async () => {
     const id = await run("echo mine");
     const lines = (from: DockerUnderTest, which: string) => from.runtime.logs?.(which, { follow: false }, patience());
     await using other = dockerOn(rig, "other");
@@ -131,7 +131,7 @@ describe("logs of the Docker provider on a real daemon", { timeout: 300_000 }, (
     await assert.rejects(Array.fromAsync(lines(docker, "0".repeat(64)) ?? []), { code: "not_found" });
   });
 
-  test("stops following when the reader leaves", async () => {
+  test("stops following when the reader is gone", async () => {
     const id = await run("yes 0123456789abcdef | head -c 200000; sleep 3600");
     const stop = new AbortController();
     const seen: string[] = [];

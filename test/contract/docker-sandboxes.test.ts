@@ -129,7 +129,7 @@ test("reports both addresses of a pod in a network with IPv6, IPv4 first", async
   );
 });
 
-test("reports a network that cannot be created in NetworkReady, in the daemon's words", async () => {
+test("reports in NetworkReady, with the daemon's message, that the network cannot be created", async () => {
   await using first = await node("first", { podCIDR: "10.244.9.0/24" });
   await first.pods.run(first.pods.config());
   await using second = await node("second", { podCIDR: "10.244.9.0/24" });
@@ -146,7 +146,7 @@ test("reports a network that cannot be created in NetworkReady, in the daemon's 
   assert.equal((await networkReady())?.status, true);
 });
 
-test("keeps a container's resolv.conf as requested, also across a daemon restart", async () => {
+test("keeps a container's resolv.conf as requested, even across a daemon restart", async () => {
   await using it = await node("resolver");
   const dnsConfig = { servers: ["10.96.0.10", "10.96.0.11"], searches: ["ns.svc.cluster.local"], options: ["ndots:5"] };
   const wanted = "search ns.svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n";
@@ -212,7 +212,7 @@ test("applies host ports, sysctls, cgroup and hostname; fails cleanly if a port 
   );
 });
 
-test("keeps the loopback rule of a host port while its sandbox runs, and removes it after an end that was not observed", async () => {
+test("keeps the loopback rule of a host port while its sandbox runs, and removes it even if the sandbox's end was not observed", async () => {
   await using it = await node("loopback");
   const rules = async () => {
     const { stdout } = await it.rig.host.run(argvOf(["iptables", "-t", "nat", "-S", "OUTPUT"]));

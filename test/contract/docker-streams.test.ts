@@ -80,7 +80,7 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     assert.deepEqual([await done.ended, done.stdout()], [0, "typed\nthe end\n"]);
   });
 
-  test("reports a command that cannot be started in the daemon's words, not as output", async () => {
+  test("reports the daemon's message as an error, not as output, if a command cannot be started", async () => {
     const done = await exec(["/no/such/program"]);
     await assert.rejects(done.ended, { message: /\/no\/such\/program.*no such file or directory/ });
     assert.equal(done.stdout() + done.stderr(), "");
@@ -144,7 +144,7 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     assert.match(done.stdout(), / 10 11 00/);
   });
 
-  test("continues with a terminal's output after its input has ended", async () => {
+  test("continues to deliver a terminal's output after its input has ended", async () => {
     const done = await exec(["sh", "-c", "sleep 0.5; echo late"], { stdin: Readable.from([]), tty: true });
     assert.equal(await done.ended, 0);
     assert.match(done.stdout(), /late/);

@@ -99,7 +99,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
     assert.match(worst(await examined(), "kernel")?.message ?? "", /^seccomp.* IP forwarding is on$/);
   });
 
-  test("explains isolation, by configuration or for lack of a service tunnel", async () => {
+  test("explains whether pods are isolated by configuration or because the service tunnel cannot work", async () => {
     const isolated = await examined({ network: "isolated" });
     assert.equal(worst(isolated, "pods' network")?.reason, "PodNetworkIsolated");
     const unable = worst(await examined({ user: "plain", sudo: "never" }), "pods' network");
@@ -116,7 +116,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
     assert.equal(worst(unable, "pods' network")?.reason, "ServiceTunnelUnavailable");
   });
 
-  test("reports only why the link is down while the machine is unreachable", async () => {
+  test("while the machine is unreachable, reports only why the link is down", async () => {
     const wrongKey: Readonly<Record<string, unknown>> = { hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] };
     const [finding, ...others] = await examined(wrongKey);
     assert.deepEqual([finding?.check, finding?.level, finding?.reason], ["link", "failure", "HostKeyMismatch"]);

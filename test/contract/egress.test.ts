@@ -186,7 +186,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     assert.equal(sockets.size, 0);
   });
 
-  test("tunnels keep other connections open, and buffer little, while the kubelet does not read", async () => {
+  test("tunnels keep other connections open, and buffer little, while the kubelet does not read from one", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);

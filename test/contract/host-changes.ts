@@ -264,7 +264,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(`${dir}/memory`), []);
   });
 
-  test("makes no later change if a tmpfs cannot be mounted", async () => {
+  test("makes no further changes if a tmpfs cannot be mounted", async () => {
     const dir = await folder();
     const failed = apply(
       { kind: "mountTmpfs", path: `${dir}/missing`, options: "" },

@@ -12,7 +12,7 @@ hostContract("this machine", () => localUnderTest());
 
 hostContract("a machine, from a Pod of its own", machineFromPod);
 
-test("commands from a Pod mount on the machine, not in the Pod", async () => {
+test("commands run from a Pod mount on the machine, not in the Pod", async () => {
   await using machine = await startMachine();
   await using made = await localUnderTest(machine.pid);
   const { host, dir } = made;
@@ -36,7 +36,7 @@ const gone = (pid: number) =>
 /** Long enough for the commands below to have said who they are, on a busy machine too. */
 const late = { timeoutMs: 2000 };
 
-test("kills a command that times out with all its children, even if it has exited and a child holds its output", async () => {
+test("kills all children of a command that times out, even if the command has exited and a child holds its output open", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   const waits = `sleep 300 & echo $! > ${dir}/child; wait`;
@@ -47,7 +47,7 @@ test("kills a command that times out with all its children, even if it has exite
   await gone(await pidIn(`${dir}/orphan`));
 });
 
-test("a command ends without waiting for a child in another session that holds the output", async () => {
+test("a command ends without waiting for a child in another session that holds the output open", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   await assert.rejects(

@@ -73,7 +73,7 @@ describe("OpenSSH certificates", () => {
     await rig().startSshd(trusted);
   });
 
-  test("logs in by a user certificate for each type of user key and CA key", async () => {
+  test("logs in with a user certificate for each type of user key and CA key", async () => {
     for (const [name, by] of pairs) {
       assert.equal((await downOf({ privateKeyFile: file(`user-${name}`) })).why.reason, "LoginRefused");
       await certify(`user-${name}`, ["-n", "root,plain"], `ca-${by}`);
@@ -145,7 +145,7 @@ describe("OpenSSH certificates", () => {
     }
   });
 
-  test("accepts a CA by fingerprint, and next to a plain host key of another type", async () => {
+  test("accepts a CA by its fingerprint, even next to a plain host key of another type", async () => {
     await showing("host-ed25519", ["-n", "127.0.0.1"]);
     const authorities = [await fingerprint("ca-ed25519")];
     await using byFingerprint = hostOf({ knownHostsFile: undefined, hostCertificateAuthorities: authorities });
@@ -212,7 +212,7 @@ describe("OpenSSH certificates", () => {
     assert.match((await downOf(knownHosts(authority()))).why.message, /it expired at/);
   });
 
-  test("authenticates to a jump host by certificates, too", async () => {
+  test("authenticates to jump hosts with certificates, too", async () => {
     await showing("host-ecdsa", ["-n", "127.0.0.1", ...always]);
     await certify("user-ecdsa", ["-n", "plain,root"]);
     const by = { ...login("user-ecdsa"), ...knownHosts(authority()), host: "127.0.0.1" };

@@ -75,7 +75,7 @@ describe("a machine behind two jump hosts", () => {
     assert.equal((await host.fs.readFile(`${rig().dir}/by-two`)).toString(), "hops");
   });
 
-  test("refuses a jump host with another host key", async () => {
+  test("refuses a jump host with a different host key", async () => {
     const state = await downOf(target({ hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] }));
     assert.equal(state.why.reason, "HostKeyMismatch");
     assert.match(state.why.message, /2222/);
@@ -98,7 +98,7 @@ describe("a machine behind two jump hosts", () => {
     await startInner();
   });
 
-  test("the link goes down with a lost jump host, and up when the jump host returns", async () => {
+  test("the link goes down when the jump host is lost, and up again once it is back", async () => {
     await using host = hostOf(target());
     await host.run(argvOf(["true"]));
     await killInner();

@@ -55,7 +55,7 @@ describe("the SSH link to a host", () => {
     assert.deepEqual(states.slice(0, 2), ["down", "connecting"]);
   });
 
-  test("takes the link of a target over its budget down with the reason LimitExceeded", async () => {
+  test("takes the link down with the reason LimitExceeded if the target exceeds its budget", async () => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     const gone = waitFor("the link to be down", () => {

@@ -61,7 +61,7 @@ describe("authentication over SSH", () => {
     await host.run(argvOf(["true"]));
   });
 
-  test("reports each refused login in one sentence, without secrets, also in the log", async () => {
+  test("reports each refused login in one sentence, and shows no secrets, even in the log", async () => {
     const { outside } = rig();
     const other = join(outside, "other");
     await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "open sesame", "-f", other]);

@@ -144,7 +144,7 @@ describe("a machine behind a proxy", { timeout: 120_000 }, () => {
     assert.ok(!logged().includes(password) && !logged().includes("wrong"));
   });
 
-  test("the link goes down with a lost proxy, and up when the proxy returns", async () => {
+  test("the link goes down when the proxy is lost, and up again once it is back", async () => {
     const child = await tinyproxy("brief");
     await using host = hostOf({ proxy: `http://127.0.0.1:${ports["brief"]}` });
     await host.run(argvOf(["true"]));

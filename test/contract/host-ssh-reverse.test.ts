@@ -165,7 +165,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     );
   });
 
-  test("refuses an impostor: a known name with another key, or a known key that it does not hold", async () => {
+  test("refuses an impostor: a known name with a different key, or a known key that it does not hold", async () => {
     const keys = await makeKey("known");
     await makeKey("impostor");
     await using host = hostOf(reverse(keys));
@@ -200,7 +200,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     assert.match(two.stderr, /remote port forwarding failed for listen port 23/);
   });
 
-  test("reports a key of two nodes, options before a key, and an invalid listener key, in one sentence each", async () => {
+  test("reports a key shared by two nodes, options before a key, and an invalid listener key, in one sentence each", async () => {
     const keys = await makeKey("twice");
     await using host = hostOf(reverse(keys), "one");
     await using other = hostOf(reverse(`${keys}# another file\n`), "two");

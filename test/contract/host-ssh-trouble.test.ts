@@ -258,7 +258,7 @@ describe("the SSH link to a faulty target", () => {
       await within(Promise.allSettled(asked.map(async (child) => (await child).exited)));
     });
 
-  test("saturated connections of pods do not delay the node's own", async () => {
+  test("saturated pod connections do not delay the node's own", async () => {
     // Each connection gets so much a second, as on a slow line.
     const throttled = new Set<Socket>();
     const slow = createServer((near) => {

@@ -40,7 +40,7 @@ describe("a system bus on which other users send messages", { timeout: 120_000 }
         connection.message({ type: 4, serial: 100 + n, ...(destination && { destination }), ...${JSON.stringify(message)} }));
       setTimeout(() => process.exit(0), 300);`);
 
-  test("accepts a shutdown signal from logind alone, and from its successor when the name changes hands", async () => {
+  test("accepts a shutdown signal only from logind, and from its successor when the bus name changes owner", async () => {
     let heard = 0;
     const connection = await connectLogind({ host: rig.host, clock }, () => void (heard += 1), never);
     try {
@@ -62,7 +62,7 @@ describe("a system bus on which other users send messages", { timeout: 120_000 }
     }
   });
 
-  test("accepts the end of a job from systemd alone", async () => {
+  test("accepts the end of a job only from systemd", async () => {
     const bus = await connectBus(await openBusStreams({ host: rig.host }, "socket", never), clock, never);
     try {
       const ends: string[] = [];

@@ -200,7 +200,7 @@ const cases: readonly SshCase[] = [
     endure: refusedBy("LinkDown", /compression/),
   },
   {
-    name: "offers only key exchanges with a group of its own",
+    name: "offers only key exchange methods with a made-up group",
     attack: "groups of its own",
     never: true,
     endure: refusedBy("LinkDown", /no matching key exchange/),

@@ -49,7 +49,7 @@ describe("the kubelet's iptables chains", { timeout: 60_000 }, () => {
   });
   after(async () => void (await must(["ip", "netns", "delete", namespace])));
 
-  test("creates the kubelet's chains for IPv4 and IPv6, before the rules of others", async () => {
+  test("creates the kubelet's chains for IPv4 and IPv6, before other programs' rules", async () => {
     await created();
     const [newChains, jumps] = [ofFilter.slice(0, 2), ofFilter.slice(2)];
     const expected = [...newChains, ...jumps.slice(0, 1), own, ...jumps.slice(1)];
@@ -73,7 +73,7 @@ describe("the kubelet's iptables chains", { timeout: 60_000 }, () => {
     assert.equal((await listed("iptables", "filter")).length, ofFilter.length + 1);
   });
 
-  test("lists the chains as one owned resource, whose removal keeps the rules of others", async () => {
+  test("lists the chains as one owned resource, whose removal keeps other programs' rules", async () => {
     const found = await ownedIptablesChains(host, signal);
     assert.deepEqual(
       found.map(({ name }) => name),

@@ -245,7 +245,7 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       await assert.rejects(python("-2", talk(cluster6, 10)), /ConnectionRefusedError/);
     });
 
-    test("accepts no packets from other pods, or from others who know its port", async () => {
+    test("accepts no packets from other pods, or from any other sender that knows its port", async () => {
       const before = opened.length;
       await assert.rejects(python("-3", talk(cluster, 10)), /unreachable|timed out|refused|No route/i);
       for (const where of ["", "-2", "-3"])

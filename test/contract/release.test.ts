@@ -50,7 +50,7 @@ describe("a release of this checkout, installed from its registry and files", { 
       assert.match(version, new RegExp(`^Kubernetes v1\\.\\d+\\.\\d+ \\(graftlet ${graftletVersion}\\)\n$`));
   });
 
-  test("the image runs as a non-root user, and contains no build time or path", async () => {
+  test("the image runs as a non-root user, and contains no build times or build paths", async () => {
     const { date } = await readSource({ draft: true });
     const { manifests } = blob<{ manifests: Described[] }>({ digest: made.published.imageDigest });
     for (const manifest of manifests) {
@@ -97,7 +97,7 @@ describe("a release of this checkout, installed from its registry and files", { 
     assert.deepEqual(new Set(listed), new Set(expected));
   });
 
-  test("packages the chart unchanged except for the image, and only files in git", async () => {
+  test("packages only the files in git, and the chart unchanged except for its image", async () => {
     const entries = await entriesOf(gunzipSync(read(`graftlet-${made.published.version}.tgz`)));
     const known = execFileSync("git", ["ls-files", "charts/graftlet"], { cwd: root, encoding: "utf8" })
       .trim()
@@ -111,7 +111,7 @@ describe("a release of this checkout, installed from its registry and files", { 
     assert.equal(`${image["registry"]}/${image["repository"]}@${image["digest"]}`, made.installed.image);
   });
 
-  test("krew installs the tarball as kubectl graftlet by the manifest's checksums", async () => {
+  test("krew installs the tarball as kubectl graftlet after verifying the manifest's checksums", async () => {
     const say = (line: string) => console.error(line);
     const krew = await buildProgram({ name: "krew", module: "krew" }, say);
     const kubectl = await buildProgram({ name: "kubectl", module: "." }, say);

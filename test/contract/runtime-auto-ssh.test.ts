@@ -71,7 +71,7 @@ describe("runtime: auto over SSH, with both containerd and Docker present", () =
     assert.equal(await socketOf("new"), dockerSocket);
   });
 
-  test("a node keeps the runtime that has its pods, and ignores those of others", async () => {
+  test("a node keeps the runtime that has its pods, and ignores other nodes' pods", async () => {
     await using docker = await sshTargetOn(rig(), "ssh-docker", { nodeName: "on-docker" });
     await using dockerPods = podsOf(onRig(rig(), docker));
     await dockerPods.run(dockerPods.config());

@@ -15,7 +15,7 @@ export function containerContract(current: () => RuntimeUnderTest): void {
 }
 
 function lifeContract(current: () => RuntimeUnderTest): void {
-  test("creates, runs and exits a container, with code, reason and ordered times", async () => {
+  test("runs a container until it exits, and reports its exit code, reason and ordered times", async () => {
     const { runtime, logDirectory } = current();
     await using pods = podsOf(current());
     const config = pods.config();
@@ -193,7 +193,7 @@ function execContract(current: () => RuntimeUnderTest): void {
     assert.equal((await runtime.execSync(containerId, ["true"], 0, patience())).exitCode, 0);
   });
 
-  test("execSync over its timeout is deadline_exceeded, and the container lives on", async () => {
+  test("an execSync that exceeds its timeout fails with deadline_exceeded, and the container keeps running", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);

@@ -11,7 +11,7 @@ async function underTest(name: string) {
 
 runtimeContract("ssh, on Debian's containerd", () => underTest("contract-cri-ssh"));
 
-test("containerd killed behind a live link: calls fail at once, then work within two seconds of its return; containers run on", async () => {
+test("containerd killed behind a live link: calls fail at once, and work within two seconds once it is back; containers keep running", async () => {
   await using made = await underTest("contract-cri-ssh-kill");
   const { daemons } = made.rig;
   await killedContract(made, { kill: () => daemons.kill("containerd"), start: () => daemons.startRuntime() });

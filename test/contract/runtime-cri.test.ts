@@ -35,7 +35,7 @@ async function underTest(name: string, containerd: ContainerdVersion) {
 for (const containerd of containerdVersions) {
   runtimeContract(`cri, on containerd ${containerd}`, () => underTest("contract-cri", containerd));
 
-  test(`containerd ${containerd} killed: calls fail at once, then work within two seconds of its return; containers run on`, async () => {
+  test(`containerd ${containerd} killed: calls fail at once, and work within two seconds once it is back; containers keep running`, async () => {
     await using made = await underTest("contract-cri-kill", containerd);
     const { daemons } = made.rig;
     await killedContract(made, { kill: () => daemons.kill("containerd"), start: () => daemons.startRuntime() });
@@ -64,7 +64,7 @@ test("containerd 2.4 reports events, its cgroup driver and handler features over
   assert.equal(features?.supplementalGroupsPolicy, true);
 });
 
-test("containerd 1.6 reports events by its own API, and its cgroup driver in its configuration", async () => {
+test("containerd 1.6 reports events over its own API, and its cgroup driver in its configuration", async () => {
   await using made = await underTest("contract-cri-tells", "1.6");
   assert.equal((await eventOf(made)).event.podUid, undefined);
   assert.ok(

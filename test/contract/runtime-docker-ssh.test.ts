@@ -11,7 +11,7 @@ async function underTest(name: string) {
 
 runtimeContract("ssh, on Debian's Docker Engine", () => underTest("contract-docker-ssh"));
 
-test("dockerd with live-restore killed behind a live link: calls fail at once, then work within two seconds of its return; containers run on", async () => {
+test("dockerd with live-restore killed behind a live link: calls fail at once, and work within two seconds once it is back; containers keep running", async () => {
   await using made = await underTest("contract-docker-ssh-kill");
   const { rig } = made;
   await killedContract(made, { kill: () => rig.kill(), start: () => rig.start() });

@@ -32,13 +32,13 @@ async function underTest(name: string) {
 
 runtimeContract("docker, on Debian's Docker Engine", () => underTest("contract-docker"));
 
-test("dockerd with live-restore killed: calls fail at once, then work within two seconds of its return; containers run on", async () => {
+test("dockerd with live-restore killed: calls fail at once, and work within two seconds once it is back; containers keep running", async () => {
   await using made = await underTest("contract-docker-kill");
   const { rig } = made;
   await killedContract(made, { kill: () => rig.kill(), start: () => rig.start() });
 });
 
-test("dockerd stopped without live-restore: containers are exited and their sandbox not ready afterwards", async () => {
+test("dockerd stopped without live-restore: the containers have exited and their sandbox is not ready afterwards", async () => {
   await using made = await underTest("contract-docker-stop");
   const { rig, runtime } = made;
   await rig.stop();

@@ -21,7 +21,7 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     );
   });
 
-  test("refuses exec into a container that does not run, before any connection", async () => {
+  test("refuses exec into a container that is not running, before any connection", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["true"]);
@@ -51,7 +51,7 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     await listening;
   });
 
-  test("exec causes no exit events of the container", async (t) => {
+  test("exec causes no exit events for the container", async (t) => {
     const { runtime } = current();
     if (!runtime.events) return t.skip("this runtime has no events");
     await using pods = podsOf(current());

@@ -43,7 +43,7 @@ describe("the lock of a target over SSH", () => {
     await isUp(host);
   };
 
-  test("re-acquires the lock, and that of the runtime, after the link was lost", async () => {
+  test("re-acquires the locks of the target and its runtime after the link was lost", async () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     await using own = await claim(host, "one");

@@ -32,7 +32,7 @@ for (const programs of ["debian", "busybox"] as const)
       assert.equal(stdout.match(/^BusyBox v/gm)?.length ?? 0, programs === "busybox" ? 2 : 0, stdout);
     });
 
-    test("locks are acquired all or none; another agent is told which one is taken, and acquires them once they are free", async () => {
+    test("either all locks are acquired or none; another agent is told which lock is taken, and acquires all once they are free", async () => {
       await using host = hostOf();
       await using other = hostOf();
       const [file, directory] = await places("alone");

@@ -188,7 +188,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       },
     ];
     for (const { name, over, argv } of ways)
-      test(`${name} reaches most of the throughput of cat over the link, for little more CPU`, async (t) => {
+      test(`${name} reaches most of the throughput of cat over the link, with little more CPU`, async (t) => {
         await secondsOf(argv(bytes / 8));
         const [parts, costs]: [number[], number[]] = [[], []];
         for (let round = 0; round < rounds; round += 1) {

@@ -9,7 +9,7 @@ export const aroundNodes: readonly Fault[] = [
     mistake: become(text("Recreate"), "RollingUpdate"),
     breaks: "An upgrade of the release runs two graftlets on one node.",
     assertion:
-      '"renders everything as its golden file, which has no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)": Expected values to be strictly equal',
+      '"renders everything exactly as its golden file, which contains no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)": Expected values to be strictly equal',
     foundBy: [contract("chart-render")],
   },
   {
@@ -18,7 +18,7 @@ export const aroundNodes: readonly Fault[] = [
     mistake: drop(text('"privateKey" "knownHosts" ')),
     breaks: "A private key from the values is written to a ConfigMap, which more users can read than a Secret.",
     assertion:
-      '"renders key-in-values as its golden file, which has no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)": Expected values to be strictly equal',
+      '"renders key-in-values exactly as its golden file, which contains no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)": Expected values to be strictly equal',
     foundBy: [contract("chart-render")],
   },
   {

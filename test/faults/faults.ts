@@ -318,7 +318,7 @@ export const faults: readonly Fault[] = [
     mistake: become(property("HostIp"), '""'),
     breaks: "A hostPort with a hostIP is open on all addresses of a node with Docker.",
     assertion:
-      '"lets pods share a host port on different addresses, one of them the loopback": waited 60 s in vain for on-address: to be Ready',
+      '"lets pods share a host port on different addresses, including the loopback": waited 60 s in vain for on-address: to be Ready',
     foundBy: [
       unit("providers/docker/sandbox/spec"),
       integration("containers-network", "lets pods share a host port on different addresses", "docker"),

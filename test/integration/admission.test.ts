@@ -91,7 +91,7 @@ describe("admission with the kubelet's reasons and messages", { concurrency: 4 }
     );
   });
 
-  test("rejects a host port in use, until its pod is gone", async () => {
+  test("rejects a pod whose host port is in use until the other pod is gone", async () => {
     const { pods, cluster } = lab;
     const spec = (hostPort: number): SpecDraft => ({
       nodeName: cluster.nodeName,
@@ -112,7 +112,7 @@ describe("admission with the kubelet's reasons and messages", { concurrency: 4 }
     await pods.ready("port-again");
   });
 
-  test("rejects an AppArmor profile where the machine cannot enforce it", async () => {
+  test("rejects a pod with an AppArmor profile if the machine cannot enforce it", async () => {
     const spec = { securityContext: { appArmorProfile: { type: "RuntimeDefault" } } };
     const message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
     if (!existsSync("/sys/kernel/security/apparmor")) return refused("apparmor", spec, "AppArmor", message);
@@ -202,7 +202,7 @@ test("holds a pod whose devices come from a ResourceClaim, if its runtime cannot
   assert.deepEqual(processesOf(cluster, metadata.uid), []);
 });
 
-test("preempts a pod for a critical one, and reports why it ended", async () => {
+test("preempts a pod to admit a critical one, and reports this as the reason", async () => {
   const { pods, cluster } = lab;
   const { status } = await pods.api.get<Node>(nodePath());
   const cpu = Math.round(Number(status?.capacity?.["cpu"]) * 1000) - 500;

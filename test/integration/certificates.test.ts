@@ -117,7 +117,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("exchanges a bootstrap kubeconfig for the node's own certificate, and keeps and uses it", async () => {
+  test("exchanges a bootstrap kubeconfig for the node's own certificate, and stores and uses this certificate", async () => {
     const [request, ...others] = await requests("kube-apiserver-client-kubelet");
     assert.deepEqual(others, []);
     assert.match(request?.metadata.name ?? "", /^node-csr-/);

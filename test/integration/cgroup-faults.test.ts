@@ -17,7 +17,7 @@ const everywhere = (path: string, script: string) =>
 ${script}
 done`;
 
-describe("cgroups that others change", { timeout: 600_000 }, () => {
+describe("cgroups changed by other programs", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let cgroups: TargetCgroups;
@@ -82,7 +82,7 @@ describe("cgroups that others change", { timeout: 600_000 }, () => {
     assert.equal(await memoryLimit(cgroupOf(pod)), 64 * Mi);
   });
 
-  test("restores the limits of a removed pod cgroup within a minute, also if the runtime recreated it", async () => {
+  test("restores the limits of a removed pod cgroup within a minute, even if the runtime has recreated it", async () => {
     const pod = await pods.ready("second");
     const group = cgroupOf(pod);
     await takeAway(group);
@@ -114,7 +114,7 @@ describe("cgroups that others change", { timeout: 600_000 }, () => {
     assert.equal(await runs(), false);
   });
 
-  test("a new pod waits with a reason while cgroups are read-only, and others keep running; it starts once they are writable", async () => {
+  test("while cgroups are read-only, running pods keep running and a new pod waits with a reason; it starts once they are writable", async () => {
     const all = "$(awk '$3 ~ /^cgroup2?$/ { print $2 }' /proc/mounts)";
     const remount = (how: "ro" | "rw") => there(`for path in ${all}; do mount -o remount,bind,${how} $path; done`);
     const before = statusOf(await pods.ready("bystander"))?.containerID;

@@ -17,7 +17,7 @@ const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
 // The API server itself is well; what stands between it and the node is not.
-describe("an API server with faults", { timeout: 600_000 }, () => {
+describe("a faulty API server", { timeout: 600_000 }, () => {
   const steady = named("steady", 8);
   const probed = named("probed", 4);
   const crashing = named("crashing", 4);
@@ -84,7 +84,7 @@ describe("an API server with faults", { timeout: 600_000 }, () => {
     "truncated JSON": { half: true },
   };
   for (const [what, fault] of Object.entries(faults))
-    test(`on ${what}, causes no request storm, loses no pod, and reports what happened meanwhile`, async (t) => {
+    test(`on ${what}, causes no request storm, loses no pod, and later reports what happened meanwhile`, async (t) => {
       const standing = await invariants.standing(...steady, ...probed);
       const name = `comes-${what.replaceAll(/[^a-z0-9]+/gi, "-").toLowerCase()}`;
       const leaver = `leaves-${name}`;
@@ -126,7 +126,7 @@ describe("an API server with faults", { timeout: 600_000 }, () => {
     await invariants.hold(standing);
   });
 
-  test("starts new pods within ten seconds after a minute without an API server, and the node stays usable meanwhile", async (t) => {
+  test("the node stays usable during a minute without the API server, and starts new pods within ten seconds afterwards", async (t) => {
     const standing = await invariants.standing(...steady, ...probed);
     const usual = await usualMs("usual");
     await proxy.close();
@@ -158,7 +158,7 @@ describe("an API server with faults", { timeout: 600_000 }, () => {
     assert.ok(node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True"));
   });
 
-  test("a restarted node is not ready before it knows its pods, and rejects none of them meanwhile", async () => {
+  test("after a restart the node is not ready until it knows its pods, and rejects none of them", async () => {
     const [name = ""] = steady;
     const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
     const logs = () => askKubelet(cluster, `/containerLogs/default/${name}/main`, { certificate });

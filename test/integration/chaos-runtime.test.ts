@@ -40,7 +40,7 @@ describe("a runtime and a registry that hang", { timeout: 400_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("deletes a pod whose image pull hangs within its grace period, and one that waits for the same pull", async (t) => {
+  test("deletes a pod with a hanging image pull, and one that waits for the same pull, within their grace periods", async (t) => {
     const { cluster, pods } = lab;
     const standing = await invariants.standing(...quiet);
     const registry = readState(cluster.layout)?.daemons["registry-open"];
@@ -69,7 +69,7 @@ describe("a runtime and a registry that hang", { timeout: 400_000 }, () => {
     await invariants.hold(standing);
   });
 
-  test("names a runtime frozen for a minute as the reason, and restarts nothing afterwards", async (t) => {
+  test("names a runtime frozen for a minute as the reason for NotReady, and restarts nothing afterwards", async (t) => {
     const { cluster, pods } = lab;
     const standing = await invariants.standing(...quiet);
     const seen = new Map(quiet.map((name) => [name, pods.history(name).length]));

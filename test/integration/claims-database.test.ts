@@ -91,7 +91,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
       });
 
     for (const ms of [150, 500])
-      test(`the database survives graftlet's kill ${ms} ms after its next pod may start`, async () => {
+      test(`the database survives if graftlet is killed ${ms} ms after its next pod may start`, async () => {
         await renewed(database, async () => {
           await sleep(ms);
           await killed();
@@ -99,7 +99,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
         await whole();
       });
 
-    test("the database survives the replacement of the storage driver's pods while its own pod terminates", async () => {
+    test("the database survives if the storage driver's pods are replaced while its own pod terminates", async () => {
       const servers = storageClass === csi.storageClass ? csi.namespace : "local-path-storage";
       await Promise.all([
         renewed(database),
@@ -109,7 +109,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
     });
 
     if (isRemote(providerUnderTest()))
-      test("the database survives a power cut of its machine", async () => {
+      test("the database survives if its machine loses power", async () => {
         const before = await database.pod();
         await switchOff(cluster);
         await switchOn(cluster);

@@ -61,7 +61,7 @@ async function isInProgress(name: string): Promise<void> {
 const published = (name: string) =>
   mountsOf(cluster).filter((path) => path.endsWith(`/kubernetes.io~csi/${name}/mount`));
 
-test("completes an expansion after a kill at any call of the driver, and leaves nothing behind", async () => {
+test("completes an expansion if graftlet is killed during any call to the driver, and leaves nothing behind", async () => {
   const inUse = moments.map((moment) => `${moment}-in-use`);
   const starting = moments.map((moment) => `${moment}-starting`);
   const names = [...inUse, ...starting];
@@ -88,7 +88,7 @@ test("completes an expansion after a kill at any call of the driver, and leaves 
   });
 });
 
-test("calls a driver that exited during the expansion again once it is back", async () => {
+test("if the driver exits during the expansion, calls it again once it is back", async () => {
   const go = await begun("left", "after");
   claims.driver.stop();
   await pods.event(

@@ -37,8 +37,8 @@ async function removed(...names: readonly string[]): Promise<void> {
 
 const succeeded = (name: string) => `MountVolume.NodeExpandVolume succeeded for volume "${name}" ${cluster.nodeName}`;
 
-describe("expansion of claims", { concurrency: true }, () => {
-  test("expands a volume in use once for the node, and updates the claim's size", async () => {
+describe("claim expansion", { concurrency: true }, () => {
+  test("expands a volume in use once per node, and updates the claim's size", async () => {
     await claims.started("online", "online-2");
     await claims.grow("online");
     await claims.grown("online");
@@ -68,7 +68,7 @@ describe("expansion of claims", { concurrency: true }, () => {
     await removed("online", "online-2");
   });
 
-  test("reports a size that the driver rejects, and does not ask for it again", async () => {
+  test("reports a size that the driver rejects, and does not request it again", async () => {
     await claims.started("never");
     claims.driver.fail("NodeExpandVolume", status.OUT_OF_RANGE, "too big", "handle-never");
     await claims.grow("never");
@@ -88,7 +88,7 @@ describe("expansion of claims", { concurrency: true }, () => {
     assert.equal(claims.requests("never").length, 1);
   });
 
-  test("expands a volume before the next pod starts, if it grew without one", async () => {
+  test("expands a volume that grew while no pod used it before the next pod starts", async () => {
     await claims.started("offline");
     await removed("offline");
     await claims.grow("offline");

@@ -43,7 +43,7 @@ after(() => owned.disposeAsync());
 
 const published = () => mountsOf(cluster).filter((path) => /\/volumes\/kubernetes\.io~csi\//.test(path));
 
-test(`mounts ${many * each} claims of a node concurrently, each once, and unmounts them`, async (t) => {
+test(`mounts ${many * each} claims on one node concurrently, each exactly once, and unmounts them`, async (t) => {
   const volumes = Array.from({ length: many * each }, (_, index) => `volume-${index}`);
   const handle = (name: string) => ({ csi: { driver: driverName, volumeHandle: name } });
   await cluster.apply(volumes.flatMap((name) => [persistentVolume(name, handle(name)), claim(name, name)]));

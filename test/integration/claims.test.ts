@@ -149,7 +149,7 @@ describe("pods with PersistentVolumeClaims", () => {
     assert.equal(paths.filter((path) => existsSync(join(cluster.root, path, "sub/table"))).length, 1);
   });
 
-  test("formats a block device once, mounts it once for the node, binds it for each pod, and survives kills of graftlet", async () => {
+  test("formats a block device once, mounts it once per node, bind-mounts it for each pod, and keeps the mounts right when graftlet is killed", async () => {
     const device = await loopDevice("block");
     await cluster.apply([
       localVolume("block", device, cluster.nodeName, {
@@ -210,7 +210,7 @@ describe("pods with PersistentVolumeClaims", () => {
     assert.equal(text, "block-1\nblock-3\nlost+found\n");
   });
 
-  test("passes a block device to a container as it is, also read-only", async () => {
+  test("passes a raw block device to a container, read-only if requested", async () => {
     const device = await loopDevice("raw");
     await cluster.apply([
       localVolume("raw", device, cluster.nodeName, { volumeMode: "Block" }),
@@ -230,7 +230,7 @@ describe("pods with PersistentVolumeClaims", () => {
     assert.equal(await inside("head", "-c", "7", device), "written");
   });
 
-  test("maps one device for two pods once each, survives a kill and a removed loop device, and leaves nothing", async () => {
+  test("maps one device once for each of two pods, recovers from a kill and a removed loop device, and leaves nothing behind", async () => {
     const device = await loopDevice("shared");
     const block = { volumeMode: "Block" };
     await cluster.apply([localVolume("shared", device, cluster.nodeName, block), claim("shared", "shared", block)]);
@@ -264,7 +264,7 @@ describe("pods with PersistentVolumeClaims", () => {
     assert.match(await inside("losetup", "--all"), new RegExp(`${device}:`));
   });
 
-  test("never deletes files through a volume that cannot be unmounted: the pod waits, and the data are kept", async () => {
+  test("never deletes files through a volume that cannot be unmounted: the pod waits, and its data is kept", async () => {
     const path = await disk("stuck");
     await cluster.apply([localVolume("stuck", path, cluster.nodeName), claim("stuck", "stuck")]);
     await pods.create("stuck", {
@@ -326,7 +326,7 @@ describe("pods with PersistentVolumeClaims", () => {
     assert.equal(textOf(`${path}/precious`), "kept\n");
   });
 
-  test("a generic ephemeral volume is its pod's claim, read-only if asked, and deleted with it", async () => {
+  test("a generic ephemeral volume has a claim owned by its pod, is read-only if requested, and is deleted with the pod", async () => {
     const path = await disk("ephemeral");
     await cluster.apply([localVolume("ephemeral", path, cluster.nodeName)]);
     const volumes = [{ name: "v", ephemeral: { volumeClaimTemplate: { spec: claimSpec("ephemeral") } } }];
@@ -346,7 +346,7 @@ describe("pods with PersistentVolumeClaims", () => {
     assert.equal(textOf(`${path}/precious`), "kept\n");
   });
 
-  test("keeps a pod waiting, in the kubelet's words, for claims that are unbound, deleted or unsupported", async () => {
+  test("a pod waits, with the kubelet's message, while a claim is unbound, deleted or unsupported", async () => {
     await cluster.apply([
       claim("unbound"),
       persistentVolume("far", { fc: { targetWWNs: ["500a0982991b8dc5"], lun: 0 } }),

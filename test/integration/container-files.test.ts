@@ -73,7 +73,7 @@ describe("logs and termination messages replaced by their container", { timeout:
     "a link to another container's log": "ln -s $(ls -d /logs/default_neighbour_*/main | sed s,^/logs,$LOGS,)/0.log",
   });
 
-  test("never shows the target of a log that is a link, also when followed", async () => {
+  test("never shows the target of a log that is a symbolic link, even with --follow", async () => {
     const { pods, cluster } = lab;
     for (const [index, [what, link]] of Object.entries(links()).entries()) {
       const name = `links-${index}`;
@@ -94,7 +94,7 @@ describe("logs and termination messages replaced by their container", { timeout:
     }
   });
 
-  test("a log that is a FIFO blocks neither its reader nor others", async () => {
+  test("reading a log that is a FIFO blocks neither this request nor others", async () => {
     const { pods } = lab;
     const names = named("pipes", 6);
     const script = "rm $LOG; mkfifo $LOG; touch /tmp/done; exec sleep infinity";
@@ -122,7 +122,7 @@ describe("logs and termination messages replaced by their container", { timeout:
     }
   });
 
-  test("shows nothing through a termination message that is the tail of a linked log", async () => {
+  test("takes no termination message from a log that is a symbolic link", async () => {
     const { pods, cluster } = lab;
     const names = named("silent", Object.keys(links()).length);
     await Promise.all(

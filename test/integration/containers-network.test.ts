@@ -17,7 +17,7 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-describe("names and networks of containers", { concurrency: 4 }, () => {
+describe("DNS, host names and networks of containers", { concurrency: 4 }, () => {
   test("resolv.conf follows the DNS policy", async () => {
     const show = shell("cat /etc/resolv.conf");
     const dnsConfig = {
@@ -100,7 +100,7 @@ describe("names and networks of containers", { concurrency: 4 }, () => {
     assert.equal(said, "reached");
   });
 
-  test("lets pods share a host port on different addresses, one of them the loopback", async () => {
+  test("lets pods share a host port on different addresses, including the loopback", async () => {
     const { pods, cluster } = lab;
     const port = 18081;
     const serving = (name: string, hostIP: string) =>
@@ -152,7 +152,7 @@ describe("names and networks of containers", { concurrency: 4 }, () => {
     await cluster.waitFor("no rule of theirs to be left", async () => (await rules()).length === 0);
   });
 
-  test("gives a pod its own namespaces unless it asks for the host's", async () => {
+  test("gives a pod its own namespaces unless it requests the host's", async () => {
     const { pods, cluster } = lab;
     const show = shell(
       "for ns in net ipc pid; do readlink /proc/self/ns/$ns; done; hostname; head -n 1 /etc/hosts; ps",

@@ -38,7 +38,7 @@ const kubernetesService = {
 };
 
 describe("the environment of a container", { concurrency: 4 }, () => {
-  test("a container's environment has variables of every kind, and no others", async () => {
+  test("a container's environment contains all kinds of configured variables, and no others", async () => {
     const { pods, cluster } = lab;
     await cluster.apply([
       {
@@ -142,7 +142,7 @@ describe("the environment of a container", { concurrency: 4 }, () => {
     assert.deepEqual(unlinked, { PATH: unlinked["PATH"], HOSTNAME: "unlinked", HOME: "/root", ...kubernetesService });
   });
 
-  test("keeps the container waiting while a reference is missing", async () => {
+  test("a container waits while an object that its environment refers to is missing", async () => {
     const { pods, cluster } = lab;
     const from = { configMapKeyRef: { name: "late", key: "wanted" } };
     await pods.create("without", {
@@ -171,7 +171,7 @@ describe("the environment of a container", { concurrency: 4 }, () => {
     );
   });
 
-  test("a container's environment is limited to the size that Linux allows, without using memory for a small spec that expands to more", async () => {
+  test("a container's environment is limited to the size that Linux allows, and a small spec that expands beyond it uses no memory", async () => {
     const { pods, agent } = lab;
     const doubled = Array.from({ length: 26 }, (_, level) => ({
       name: `V${level + 1}`,
@@ -285,7 +285,7 @@ describe("the security context of a container", { concurrency: 4 }, () => {
     assert.equal(await pods.output("privileged", container), `0\n0\n0\n${status(caps, 0, 0)}`);
   });
 
-  test("adds the image's groups unless the policy is Strict, and rejects Strict where the runtime cannot", async () => {
+  test("adds the image's groups unless the policy is Strict, and rejects Strict if the runtime does not support it", async () => {
     const { pods, cluster } = lab;
     const groups = shell("id -G", { image: images.agnhost });
     const user = { runAsUser: 1000, supplementalGroups: [60000] };
@@ -300,7 +300,7 @@ describe("the security context of a container", { concurrency: 4 }, () => {
     assert.equal(refused.status?.reason, "SupplementalGroupsPolicyNotSupported");
   });
 
-  test("runAsNonRoot rejects root, and runs others", async () => {
+  test("runAsNonRoot rejects containers that run as root, and allows other users", async () => {
     const { pods } = lab;
     const refusal = async (name: string, what: string) => {
       const pod = await pods.until(
@@ -339,7 +339,7 @@ describe("the resources of a container", { concurrency: 4 }, () => {
     cgroupValue(lab.cluster, pid, ["memory.limit_in_bytes", "memory.max"], levelsUp);
   const cpuShare = (pid: number, up = 0) => Number(cgroupValue(lab.cluster, pid, ["cpu.shares", "cpu.weight"], up));
 
-  test("a container's resources are set on its cgroup and its pod's, below that of the QoS class", async () => {
+  test("a container's resources are set on its own cgroup and its pod's, which is below the cgroup of the QoS class", async () => {
     const { pods, cluster } = lab;
     const limits = (cpu: string, memory: string) => ({ limits: { cpu, memory } });
     await Promise.all([

@@ -49,7 +49,7 @@ describe("exclusive CPUs of the CPU manager", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("gives a Guaranteed pod exclusive CPUs, and removes these from pods that are running", async () => {
+  test("gives a Guaranteed pod exclusive CPUs, and takes them away from running pods", async () => {
     const { pods } = lab;
     await pods.create("shared", { containers: [shell("exec sleep infinity")] });
     assert.equal(cpusOf(await pods.ready("shared")), all);
@@ -83,7 +83,7 @@ describe("exclusive CPUs of the CPU manager", { timeout: 600_000 }, () => {
     );
   });
 
-  test("shows exclusive CPUs in metrics, and refuses to resize them", async () => {
+  test("shows exclusive CPUs in metrics, and refuses to resize their containers", async () => {
     const { pods, cluster } = lab;
     const metrics = await pods.api.text(`/api/v1/nodes/${cluster.nodeName}/proxy/metrics`);
     assert.match(metrics, new RegExp(`^kubelet_cpu_manager_exclusive_cpu_allocation_count ${last}$`, "m"));
@@ -98,7 +98,7 @@ describe("exclusive CPUs of the CPU manager", { timeout: 600_000 }, () => {
     });
   });
 
-  test("keeps all CPUs as they are across a restart", async () => {
+  test("keeps all CPU assignments across a restart", async () => {
     const { pods } = lab;
     const before = containerId(await pods.ready("pinned"));
     await restart();
@@ -109,14 +109,14 @@ describe("exclusive CPUs of the CPU manager", { timeout: 600_000 }, () => {
     await untilCpus("late", "0");
   });
 
-  test("returns the CPUs of a pod that ends to the others", async () => {
+  test("when a pod ends, returns its exclusive CPUs to the shared ones", async () => {
     const { pods } = lab;
     await clear(pods, ["pinned", "greedy"]);
     await untilCpus("shared", all);
     await untilCpus("late", all);
   });
 
-  test("keeps the CPUs of a pod that was admitted and has not started, across a kill", async () => {
+  test("keeps the CPUs of a pod that was admitted but had not started when graftlet was killed", async () => {
     const { pods, cluster } = lab;
     await pods.create("waiting", {
       containers: [asking(last, { image: "registry.invalid/none:1", imagePullPolicy: "Never" })],
@@ -134,7 +134,7 @@ describe("exclusive CPUs of the CPU manager", { timeout: 600_000 }, () => {
     await untilCpus("shared", all);
   });
 
-  test("containers reuse the CPUs of an init container before them", async () => {
+  test("containers reuse the CPUs of an earlier init container", async () => {
     const { pods } = lab;
     await pods.create("staged", {
       initContainers: [asking(last, { name: "first", ...shell("grep Cpus_allowed_list /proc/self/status") })],
@@ -145,7 +145,7 @@ describe("exclusive CPUs of the CPU manager", { timeout: 600_000 }, () => {
     await clear(pods, ["staged"]);
   });
 
-  test("does not start with another policy while a pod has exclusive CPUs, until its state file is deleted", async () => {
+  test("does not start with another policy while a pod has exclusive CPUs, unless the state file is deleted", async () => {
     const { pods } = lab;
     await untilCpus("shared", all);
     await pods.create("held", pinned());

@@ -135,7 +135,7 @@ describe("graftlet killed while volumes are set up and torn down", { timeout: 90
   const read = (name: string) =>
     cluster.mustKubectl(["exec", name, "--", "sh", "-c", "cat /v/kept /v/written; head -c 7 /dev/raw"]);
 
-  test("killed at any step of a pod's start or end, continues, and cleans up pods deleted by force meanwhile", async () => {
+  test("killed at any step of a pod's start or end, resumes there, and cleans up pods that were force-deleted meanwhile", async () => {
     const all = (word: string) => starting.map((_, index) => `${word}-${index}`);
     const [staying, coming, leaving, going] = [all("staying"), all("coming"), all("leaving"), all("going")];
     const here = [...leaving, ...going];
@@ -167,7 +167,7 @@ describe("graftlet killed while volumes are set up and torn down", { timeout: 90
     await settled();
   });
 
-  test("ends a pod whose volume was unmounted by hand or replaced by a link, with damaged records, and touches nothing outside", async () => {
+  test("with damaged records, terminates a pod whose volume was unmounted by hand or replaced with a symbolic link, and touches nothing outside", async () => {
     const { metadata } = await started("meddled");
     const [files, raw] = volumesOf("meddled");
     const volume = `${root()}/pods/${metadata.uid}/volumes/kubernetes.io~csi/${files}`;
@@ -184,7 +184,7 @@ describe("graftlet killed while volumes are set up and torn down", { timeout: 90
     assert.equal(await inside("cat", `${disks()}/handle-${files}/kept`), "meddled\n");
   });
 
-  test("hands volumes of a force-deleted pod to its successor, both while graftlet is down", async () => {
+  test("hands over the volumes if a pod is force-deleted and its successor is created while graftlet is down", async () => {
     await started("hand");
     await agent.kill("SIGKILL");
     await pods.remove("hand", 0);

@@ -28,7 +28,7 @@ async function released(cluster: Cluster, name: string, volume: string): Promise
   await cluster.mustKubectl(["wait", "--for=delete", `pv/${volume}`, "--timeout=60s"]);
 }
 
-describe("the CSI driver of the tests on a node of graftlet", () => {
+describe("the tests' CSI driver on a graftlet node", () => {
   let cluster: Cluster;
   let driver: CsiDriver;
   const owned = new AsyncDisposableStack();
@@ -39,7 +39,7 @@ describe("the CSI driver of the tests on a node of graftlet", () => {
   });
   after(() => owned.disposeAsync());
 
-  test("provisions a volume for a claim and deletes it with the claim, also after the driver's pod was replaced", async () => {
+  test("provisions a volume for a claim and deletes it with the claim, even after the driver's pod was replaced", async () => {
     await cluster.apply([claim("made", undefined, ofClass())]);
     const { volume, handle } = await bound(cluster, "made");
     const folder = join(cluster.root, driver.data);
@@ -68,7 +68,7 @@ describe("the CSI driver of the tests on a node of graftlet", () => {
   });
 });
 
-describe("the CSI driver of the tests on a node of the real kubelet", () => {
+describe("the tests' CSI driver on a node of the real kubelet", () => {
   let cluster: Cluster;
   let driver: CsiDriver;
   let pods: Pods;
@@ -137,7 +137,7 @@ describe("the CSI driver of the tests on a node of the real kubelet", () => {
       assert.ok(methods.includes(method), `${method} is not among ${methods.join(" ")}`);
   });
 
-  test("a block claim appears as a device of its size", async () => {
+  test("a claim with volumeMode Block appears as a device of the claim's size", async () => {
     await cluster.apply([
       claim("device", undefined, ofClass({ volumeMode: "Block", resources: { requests: { storage: "8Mi" } } })),
     ]);

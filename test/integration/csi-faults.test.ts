@@ -96,7 +96,7 @@ const nothingLeft = () =>
   cluster.waitFor("nothing to be left", () => !mountsOf(cluster).some((path) => /kubernetes\.io[~/]csi/.test(path)));
 
 describe("faults of CSI drivers", () => {
-  test("a slow response delays only its own pod, whose volume is not published twice", async () => {
+  test("a slow response delays only the pod that waits for it, whose volume is not published twice", async () => {
     faulty.delay("NodePublishVolume", 6_000);
     await cluster.apply(volumeOf("late", bad));
     const began = Date.now();
@@ -109,7 +109,7 @@ describe("faults of CSI drivers", () => {
     faulty.delay("NodePublishVolume", 0);
   });
 
-  test("a terminating pod waits for a missing driver and keeps its data, and others keep running", async () => {
+  test("a terminating pod waits for a missing driver and keeps its data while other pods keep running", async () => {
     faulty.stop();
     await shown(good);
     await cluster.mustKubectl(["delete", "pod", "late", "--grace-period=1", "--wait=false"]);
@@ -123,7 +123,7 @@ describe("faults of CSI drivers", () => {
     assert.equal(readFileSync(join(cluster.root, disks(), "handle-late/file"), "utf8"), "kept\n");
   });
 
-  test("calls a replaced driver again after an unanswered call, and reports why in the pod's event", async () => {
+  test("repeats an unanswered call once the driver is replaced, and reports the cause in the pod's event", async () => {
     faulty.delay("NodeStageVolume", Number.POSITIVE_INFINITY);
     await cluster.apply(volumeOf("replaced", bad));
     await pods.create("replaced", using("replaced"));
@@ -161,7 +161,7 @@ describe("faults of CSI drivers", () => {
     await othersGoOn("unharmed");
   });
 
-  test("retries a socket that speaks another protocol, and registers a driver in its place", async () => {
+  test("retries a socket that speaks another protocol, and registers the driver that replaces it", async () => {
     const name = "late-riser.csi.graftlet.dev";
     const path = join(root(), "plugins_registry", `${name}-reg.sock`);
     const noise: Server = createServer((connection) => {

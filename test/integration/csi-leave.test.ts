@@ -86,7 +86,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
     await kubectl("uncordon", cluster.nodeName);
   });
 
-  test("graftlet leave unmounts volumes of pods that nothing else terminates while the driver runs, and deletes the CSINode", async () => {
+  test("graftlet leave unmounts volumes of DaemonSet pods while the driver still runs, and deletes the CSINode", async () => {
     const block = { volumeMode: "Block", resources: { requests: { storage: "8Mi" } } };
     await cluster.apply([
       claim("kept", undefined, { storageClassName: csi.storageClass }),
@@ -131,7 +131,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
 
   // Its driver is in the test's own process, whose sockets a machine with a kernel of its own does not have.
   if (!isGuest(providerUnderTest()))
-    test("graftlet remove after a crash without the driver names it, unmounts volumes and keeps their data", async () => {
+    test("after a crash, graftlet remove without a running driver names the driver, unmounts its volumes and keeps their data", async () => {
       const name = "gone.csi.graftlet.dev";
       const disks = join(cluster.layout.dir, "disks");
       agent = await startGraftlet(cluster);

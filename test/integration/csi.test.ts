@@ -104,7 +104,7 @@ async function removed(name: string): Promise<void> {
 }
 
 describe("volumes of a CSI driver", () => {
-  test("shows a registered driver in CSINode and Node, until it is gone", async () => {
+  test("lists a driver in CSINode and Node while it is registered", async () => {
     // The node shows a driver first, and tells it then.
     await cluster.waitFor("the driver to be told", () => driver.told.length > 0);
     assert.deepEqual(driver.told, [{ pluginRegistered: true, error: "" }]);
@@ -136,7 +136,7 @@ describe("volumes of a CSI driver", () => {
     assert.equal(await nodeIds(), ids);
   });
 
-  test("stages a volume once for the node, publishes it to each pod, and unstages it after the last", async () => {
+  test("stages a volume once per node, publishes it for each pod, and unstages it after the last pod", async () => {
     const volumeAttributes = { size: "small" };
     await cluster.apply(
       volumeOf("shared", { volumeAttributes, fsType: "ext4" }, { mountOptions: ["noatime", "dirsync"] }),
@@ -252,7 +252,7 @@ describe("volumes of a CSI driver", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("a block volume is the driver's device in the container, and is removed with the last pod", async () => {
+  test("a block volume appears in the container as the driver's device, and is removed with the last pod", async () => {
     const file = join(disks(), "raw.img");
     await inside("truncate", "-s", "16M", file);
     const device = (await inside("losetup", "--find", "--show", file)).trim();
@@ -286,7 +286,7 @@ describe("volumes of a CSI driver", () => {
     await inside("losetup", "-d", device);
   });
 
-  test("waits for a volume's attachment, reports it in use, and releases it at the end", async () => {
+  test("waits until a volume is attached, reports it as in use, and releases it at the end", async () => {
     const name = "attached.csi.graftlet.dev";
     await startAttached(name);
     await cluster.apply(volumeOf("far", { driver: name }));
@@ -328,7 +328,7 @@ describe("volumes of a CSI driver", () => {
     await driverShown(name, false);
   });
 
-  test("reports failures in the kubelet's words, and retries", async () => {
+  test("reports failures with the kubelet's messages, and retries", async () => {
     await cluster.apply([...volumeOf("unknown", { driver: "nobody.csi.graftlet.dev" }), ...volumeOf("broken")]);
     await cluster.apply([csiDriver("nobody.csi.graftlet.dev", { attachRequired: false })]);
     await pods.create("unknown", using("unknown"));
@@ -357,7 +357,7 @@ describe("volumes of a CSI driver", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("pods keep running after a kill, and volumes of pods that ended meanwhile are unpublished once the driver is back", async () => {
+  test("pods keep running after graftlet is killed, and volumes of pods that ended meanwhile are unpublished once the driver is back", async () => {
     await cluster.apply([...volumeOf("stays"), ...volumeOf("ends")]);
     await pods.create("stays", using("stays"));
     await pods.create("ends", using("ends"));

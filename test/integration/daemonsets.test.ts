@@ -17,7 +17,7 @@ const none = byDefault ? isolated : told("none");
 const agents = ["calico-node", "cilium", "everywhere", "kube-proxy", "node-exporter"];
 const within = () => AbortSignal.timeout(10_000);
 
-describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
+describe("DaemonSets excluded from the node", { timeout: 600_000 }, () => {
   let lab: Lab;
   let agent: Agent;
   let lens: RuntimeLens;
@@ -158,7 +158,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     }
   });
 
-  test("excluded DaemonSets complete a second rollout at once, like others", async () => {
+  test("excluded DaemonSets complete a second rollout at once, like other DaemonSets", async () => {
     const names = agents.map((name) => `daemonset/${name}`);
     const since = performance.now();
     await lab.cluster.mustKubectl(["rollout", "restart", ...names]);
@@ -192,7 +192,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual(await runs(), []);
   });
 
-  test("excluded DaemonSets do not include those that mount the plugin directories, or that opt in", async () => {
+  test("excluded DaemonSets never include those that mount the plugin directories or opt in", async () => {
     await restart(told("selected"));
     await lab.cluster.apply(manifest("plugin.yaml"));
     await rollOut(["csi-node"]);
@@ -205,7 +205,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual([await runs(), await marks()], [["csi-node", "everywhere"], []]);
   });
 
-  test("replaces pods by placeholders, and placeholders by pods, when the selection changes", async () => {
+  test("replaces pods with placeholders, and placeholders with pods, when the selection changes", async () => {
     await restart(told("all"));
     await settled(agents);
     assert.deepEqual(await runs(), ["csi-node", ...agents].sort());
@@ -217,7 +217,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
   });
 
   if (byDefault)
-    test("a Node created before this setting runs all DaemonSets, as before", async () => {
+    test("a Node created before this setting existed runs all DaemonSets, as before", async () => {
       await lab.cluster.mustKubectl(["annotate", "node", lab.cluster.nodeName, "graftlet.dev/daemon-sets-"]);
       await restart(isolated);
       await settled(agents);

@@ -95,7 +95,7 @@ describe("device plugins on a node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("programs on the machine watch its pods", async () => {
+  test("programs on the machine can watch the node's pods", async () => {
     const watched = await firstWatchedPod(lab.cluster.layout);
     assert.ok(watched.includes("user"), "the pod's name in protobuf");
   });
@@ -165,7 +165,7 @@ describe("device plugins on a node", { timeout: 600_000 }, () => {
     assert.equal(pod.status?.phase, "Running");
   });
 
-  test("serves a plugin with a socket in plugins_registry while it exists, also after a restart", async () => {
+  test("serves a plugin while its socket exists in plugins_registry, even after a restart", async () => {
     const { pods, cluster } = lab;
     const other = "test.graftlet.dev/nic";
     const { kubeletRoot } = cluster.layout;

@@ -116,7 +116,7 @@ describe("DNS policies of pods", { concurrency: 4 }, () => {
   const webAddress = async () =>
     (await lab.cluster.get<{ spec: { clusterIP: string } }>("service", "web"))?.spec.clusterIP ?? "";
 
-  test("Default uses the node's resolver, which knows no name of the cluster", async () => {
+  test("policy Default uses the node's resolver, which knows no names in the cluster", async () => {
     const found = await resolved("policy-default", names, { dnsPolicy: "Default" });
     assert.deepEqual(Object.values(found), ["NXDOMAIN", "NXDOMAIN", outside.address]);
   });
@@ -129,7 +129,7 @@ describe("DNS policies of pods", { concurrency: 4 }, () => {
     assert.deepEqual(Object.values(asked), [address, address, outside.address]);
   });
 
-  test("None uses only the pod's own search list and options", async () => {
+  test("policy None uses only the pod's own search list and options", async () => {
     const dnsConfig = {
       nameservers: [addresses.dns],
       searches: ["office.default.svc.cluster.local", "default.svc.cluster.local"],

@@ -21,7 +21,7 @@ const ready = /^True KubeletReady /;
 /** The API server shows times to the second. */
 const startOf = (pod: Pod): string | undefined => statusOf(pod)?.state?.running?.startedAt;
 
-describe("the Docker Engine killed and restarted under running pods", { timeout: 600_000 }, () => {
+describe("the Docker Engine killed and restarted while pods run", { timeout: 600_000 }, () => {
   const steady = named("steady", whole ? 14 : 5);
   const probed = named("probed", 4);
   const names = [...steady, ...probed, "on-host", "pair"];
@@ -38,7 +38,7 @@ describe("the Docker Engine killed and restarted under running pods", { timeout:
   });
   after(() => removeAll(lab));
 
-  test("with live-restore, graftlet restarts nothing, and reports why the node is not ready meanwhile", async (t) => {
+  test("with live-restore, graftlet restarts nothing, and meanwhile reports why the node is not ready", async (t) => {
     const { cluster, engine, invariants, pods } = lab;
     const standing = await invariants.standing(...names);
     const containers = await engine.standing();
@@ -75,7 +75,7 @@ describe("the Docker Engine killed and restarted under running pods", { timeout:
     }
   });
 
-  test("names an engine frozen for a minute as the reason, and restarts nothing afterwards", async (t) => {
+  test("names an engine frozen for a minute as the reason for NotReady, and restarts nothing afterwards", async (t) => {
     const { cluster, engine, invariants, pods } = lab;
     const standing = await invariants.standing(...names);
     const seen = new Map(names.map((name) => [name, pods.history(name).length]));
@@ -157,7 +157,7 @@ describe("the Docker Engine killed and restarted without live-restore", { timeou
   });
   after(() => removeAll(lab));
 
-  test("applies each pod's restart policy once to containers that ended with it", async (t) => {
+  test("applies each pod's restart policy once to containers that ended with the engine", async (t) => {
     const { cluster, engine, invariants, pods } = lab;
     const neverRestarted = ["on-failure-peaceful", "never-deaf", "never-peaceful"];
     const restarted = ["always-deaf", "always-peaceful", "on-failure-deaf", ...more, "half-done", "initialized"];

@@ -84,7 +84,7 @@ describe("node-pressure eviction and garbage collection on a shared Docker Engin
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("collect images and dead containers and evict a pod without changing containers of other owners", async () => {
+  test("collect images and dead containers, evict a pod, and leave the containers of other owners alone", async () => {
     const untouched = await foreign();
     const pressing = {
       imageGCHighThresholdPercent: 2,

@@ -43,7 +43,7 @@ describe("changes to the node's containers with the docker command", { timeout: 
   ];
   for (const [how, argv] of endings) {
     const name = how.replaceAll(/[^a-z]+/g, "-");
-    test(`applies the restart policy once after ${how} of a container`, async () => {
+    test(`applies the restart policy once after ${how} on a container`, async () => {
       const { cluster, engine, pods } = lab;
       const policies = ["Always", "OnFailure", "Never"] as const;
       const podOf = (policy: string) => `${name}-${policy.toLowerCase()}`;
@@ -77,7 +77,7 @@ describe("changes to the node's containers with the docker command", { timeout: 
       assert.deepEqual(starts(), [2, 2, 1]);
     });
 
-    test(`creates a new sandbox and starts its containers after ${how} of a sandbox`, async () => {
+    test(`creates a new sandbox and starts its containers after ${how} on a sandbox`, async () => {
       const { cluster, engine, pods } = lab;
       const pod = `${name}-sandbox`;
       await pods.create(pod, counted(cluster, pod, deaf));
@@ -95,7 +95,7 @@ describe("changes to the node's containers with the docker command", { timeout: 
     });
   }
 
-  test("restarts nothing after docker pause and unpause of a container", async () => {
+  test("restarts nothing after docker pause and unpause on a container", async () => {
     const { engine, pods } = lab;
     await pods.create("paused", {});
     const began = await pods.ready("paused");
@@ -199,7 +199,7 @@ describe("foreign containers on the node's Docker Engine", { timeout: 400_000 },
     await engine.docker(["network", "rm", "others"]);
   });
 
-  test("recreates the node's own network that was removed while no pod ran", async () => {
+  test("recreates the node's own network if it was removed while no pod ran", async () => {
     const { engine, pods } = lab;
     await removeAll(lab);
     const own = async () => (await engine.networks()).find(({ Name }) => Name === "graftlet-node-1");

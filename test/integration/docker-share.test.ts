@@ -99,7 +99,7 @@ describe("two nodes on one Docker Engine", { timeout: 600_000 }, () => {
     assert.deepEqual((await namesOn("node-2")).sort(), others);
   });
 
-  test("two nodes find their own pods after a kill, and leave the other node's", async () => {
+  test("after a kill, two nodes find their own pods, and leave the other node's alone", async () => {
     const before = await Promise.all(nodes.map(standingOf));
     const agent = identify(second.pid);
     assert.ok(agent && signalProcess(agent, "SIGKILL"));
@@ -109,7 +109,7 @@ describe("two nodes on one Docker Engine", { timeout: 600_000 }, () => {
     assert.deepEqual(await Promise.all(nodes.map(standingOf)), before);
   });
 
-  test("two nodes keep their pods when all of the other node's are removed", async () => {
+  test("a node of two keeps its pods when all pods of the other node are removed", async () => {
     const { cluster, engine } = lab;
     const before = await standingOf("node-2");
     const own = ["one-a", "one-c"];

@@ -131,7 +131,7 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     chmodSync(socket, 0o660);
   });
 
-  test("refuses to start on invalid configuration fields, with one sentence each", async () => {
+  test("refuses to start with an invalid configuration field, and reports it in one sentence", async () => {
     const kubelet = join(cluster.layout.dir, "sound.yaml");
     writeFileSync(kubelet, stringify(kubeletConfiguration(cluster)));
     const kubeconfig = await cluster.kubeconfigFor(cluster.nodeName);

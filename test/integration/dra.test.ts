@@ -73,7 +73,7 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     assert.deepEqual(callsOf(claim), [`prepare ${claim}`, `unprepare ${claim}`]);
   });
 
-  test("gives a container the device that it requests by the name of its class, as a resource", async () => {
+  test("gives a container the device that it requests as a resource, by the name of a device class", async () => {
     const { pods } = lab;
     const limits = { [`deviceclass.resource.kubernetes.io/${draDriver}`]: "1" };
     await pods.create("by-class", {
@@ -147,7 +147,7 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     await pods.gone("failing");
   });
 
-  test("withdraws the devices of a driver that is gone, until it is back", async () => {
+  test("withdraws the devices of a driver while it is gone", async () => {
     await driver[Symbol.asyncDispose]();
     await published(0);
     driver = await startDraDriver(lab.cluster);

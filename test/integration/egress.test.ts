@@ -17,7 +17,7 @@ import { type Release, releaseOf } from "./helm/release.ts";
 /** Where another API server is, and what takes tunnels for it. */
 const secondAddress = "10.10.0.3";
 
-describe("an API server that reaches kubelets through egress tunnels alone", { timeout: 600_000 }, () => {
+describe("an API server that reaches kubelets only through egress tunnels", { timeout: 600_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
   let program: string;
@@ -128,7 +128,7 @@ describe("an API server that reaches kubelets through egress tunnels alone", { t
     await eachIsReached(lab.cluster, names);
   });
 
-  test("reaches no kubelet without tunnels, and the condition says what to check", async () => {
+  test("without tunnels, reaches no kubelet, and the condition says what to check", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, "--set=egressTunnel=none"]);
     await lab.cluster.waitFor("the condition", async () => (await reachable())?.reason === "NoRoute", 60_000);
     assert.match((await reachable())?.message ?? "", /egress tunnel/);

@@ -77,7 +77,7 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
       await clear(pods, [name]);
     });
 
-  it("killed after the pod's status was written: no pod changes any more", async () => {
+  it("killed after the pod's status was written: no other pod is affected", async () => {
     await pods.create("told", { ...keepingMemory(160), terminationGracePeriodSeconds: 1 });
     await untilEvicted(pods, "told");
     await agent.kill("SIGKILL");

@@ -101,7 +101,7 @@ describe("a minute without the API server", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("statuses are correct after containers crashed, finished and were probed, and graftlet was killed", async () => {
+  test("statuses are correct afterwards, although containers crashed, finished and were probed, and graftlet was killed", async () => {
     const standing = await invariants.standing("steady", "steady-probed");
     const victim = await podOf("victim");
     const readySince = Object.fromEntries(

@@ -14,7 +14,7 @@ import type { Pod } from "../../src/objects.ts";
 const image = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
 
 // graftlet is killed at fixed points of what it does. A proxy between it and the runtime makes the points exact.
-describe("graftlet killed at fixed points of a pod's life", { timeout: 900_000 }, () => {
+describe("graftlet killed at fixed points in a pod's life", { timeout: 900_000 }, () => {
   const { moments, startProxy } = particulars[providerUnderTest()];
   let cluster: Cluster;
   let proxy: RuntimeProxy;
@@ -60,7 +60,7 @@ describe("graftlet killed at fixed points of a pod's life", { timeout: 900_000 }
   });
 
   for (const moment of moments.start) {
-    it(`killed ${moment} of a pod's start: the next process completes the start, once`, async () => {
+    it(`killed ${moment} while a pod starts: the next process completes the start, once`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       const standing = await invariants.standing("bystander");
       const killed = proxy.stopAt(moment, killAgent);
@@ -75,7 +75,7 @@ describe("graftlet killed at fixed points of a pod's life", { timeout: 900_000 }
     });
   }
 
-  it("killed between create and start of an init, sidecar, regular and ephemeral container: each container runs once", async () => {
+  it("killed between creating and starting an init, sidecar, regular or ephemeral container: each container runs once", async () => {
     const { nodeName, layout } = cluster;
     const signs = (name: string) => join(layout.dir, "runs", name);
     const lines = () => (existsSync(signs("kinds")) ? readFileSync(signs("kinds"), "utf8").trim().split("\n") : []);
@@ -138,7 +138,7 @@ describe("graftlet killed at fixed points of a pod's life", { timeout: 900_000 }
   });
 
   for (const moment of moments.end) {
-    it(`killed ${moment} of a pod's end: the next process completes the termination`, async () => {
+    it(`killed ${moment} while a pod terminates: the next process completes the termination`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       await cluster.apply(podThatCounts(cluster, name));
       await untilStarted(name);

@@ -37,7 +37,7 @@ const crashing = shell("sleep 1; exit 3");
 const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
-describe("the runtime killed and restarted under 20 pods", { timeout: 400_000 }, () => {
+describe("the runtime killed and restarted while 20 pods run", { timeout: 400_000 }, () => {
   const steady = named("steady", 9);
   const probed = named("probed", 3);
   const loops = named("loop", 4);
@@ -205,7 +205,7 @@ describe("pods with missing references", {
     await pods.ready("no-command");
   });
 
-  test("a pod with a missing key of a ConfigMap names the key, and starts once it exists", async () => {
+  test("a pod that lacks a ConfigMap key names it, and starts once the key exists", async () => {
     const { cluster, pods } = lab;
     await cluster.apply({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "settings" }, data: { other: "x" } });
     await pods.create("no-key", {
@@ -228,7 +228,7 @@ describe("pods with missing references", {
     await pods.logged("no-key", "colour blue\n");
   });
 
-  test("a pod with a missing ConfigMap of a volume names it, and starts once it exists", async () => {
+  test("a pod whose volume lacks its ConfigMap names it, and starts once the ConfigMap exists", async () => {
     const { cluster, pods } = lab;
     await pods.create("no-volume", {
       containers: [

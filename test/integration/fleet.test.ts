@@ -174,7 +174,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.match(stdout, /node edge-1: a pod ran there, and its log came back/);
   });
 
-  test("an object that cannot be served says why, and is served once that is fixed", async () => {
+  test("an object that cannot be served reports why, and is served once the cause is fixed", async () => {
     const { cluster } = lab;
     const missing = { secretRef: { name: "later" } };
     const later = machine("edge-3");
@@ -216,7 +216,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.notEqual(await cluster.get<Node>("node", "edge-4"), undefined);
   });
 
-  test("helm test fails while an object is not Ready that should be, and says which", async () => {
+  test("helm test fails while an object that should be Ready is not, and names it", async () => {
     const { code, stdout, stderr } = await helmTest();
     assert.notEqual(code, 0);
     assert.match(`${stdout}${stderr}`, /GraftedNode edge-3: not Ready: InvalidConfiguration: /);
@@ -267,7 +267,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.equal(await cluster.get<Node>("node", "edge-6"), undefined);
   });
 
-  test("kubectl apply and an upgrade turn a node of the values into an object, without disturbing its pods", async () => {
+  test("kubectl apply and an upgrade turn a node in the values into an object, without disturbing its pods", async () => {
     const { cluster, mustHelm } = lab;
     const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}"];
     const upgrade = (...more: readonly string[]) =>
@@ -322,7 +322,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await untilReady("edge-1");
   });
 
-  test("another machine at the address is not used until it is accepted", async () => {
+  test("a different machine at the same address is not used until it is accepted", async () => {
     const { cluster, edge } = lab;
     const pause = (paused: boolean) =>
       cluster.mustKubectl([

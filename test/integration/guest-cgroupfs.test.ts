@@ -132,7 +132,7 @@ describe("cgroup v2 with the cgroupfs driver on a machine with systemd", { timeo
     assert.equal(limit(burstable, "hugetlb.2MB.max", 1), "0", "who asks for no huge pages gets none");
   });
 
-  test("limits swap, and with MemoryQoS protects memory, by pod and class", async () => {
+  test("limits swap, and with MemoryQoS protects memory, per pod and QoS class", async () => {
     const said = await there("cat /proc/meminfo");
     const bytes = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(said)?.[1]) * 1024;
     const [huge, burstable, besteffort] = [
@@ -197,7 +197,7 @@ describe("cgroup v2 with the cgroupfs driver on a machine with systemd", { timeo
       assert.equal(statusOf(await pods.ready(name))?.restartCount, 0);
   });
 
-  test("keeps limits while graftlet is away and systemd reloads; adopts pods under another driver, with one warning", async () => {
+  test("keeps limits while graftlet is down and systemd reloads; adopts pods of another cgroup driver, with one warning", async () => {
     const names = ["burstable", "besteffort", "padded"];
     const before = await Promise.all(names.map(pods.ready));
     const { metadata } = await pods.ready("huge");

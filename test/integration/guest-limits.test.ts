@@ -95,7 +95,7 @@ describe("limits on cgroup v2 with systemd", { timeout: patience(300_000) }, () 
     assert.deepEqual(statusOf(pod)?.resources, resources);
   });
 
-  test("limits a pod and its containers by pod-level resources, also after a resize", async () => {
+  test("limits a pod and its containers by pod-level resources, even after a resize", async () => {
     const whole = (cpu: string, memory: string) => ({ requests: { cpu, memory }, limits: { cpu, memory } });
     await pods.create("whole", { resources: whole("100m", "64Mi"), ...sleeping({}) });
     const before = await pods.ready("whole");

@@ -44,7 +44,7 @@ describe("NUMA nodes of a machine over SSH, on cgroup v2", { timeout: patience(6
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("a pod that requests four CPUs has them and its memory on one NUMA node, and other pods use none of the CPUs", async () => {
+  test("a pod that requests four CPUs gets them and its memory on one NUMA node, and other pods use none of these CPUs", async () => {
     await pods.create("shared", { containers: [sleeping()] });
     await pods.ready("shared");
     await pods.create("database", { containers: [sleeping(limits("4", "256Mi"))] });
@@ -84,7 +84,7 @@ describe("NUMA nodes of a machine over SSH, on cgroup v2", { timeout: patience(6
     assert.deepEqual(["node_exclusive", "pod_exclusive", "pod_shared"].map(counted), ["1", "1", "2"]);
   });
 
-  test("rejects a pod for which no NUMA node has enough", async () => {
+  test("rejects a pod for which no NUMA node has enough resources", async () => {
     await pods.create("late", { nodeName: cluster.nodeName, containers: [sleeping(limits("1", "64Mi"))] });
     const { status } = await pods.until("late", "to be rejected", (pod) => pod.status?.phase === "Failed");
     assert.equal(status?.reason, "TopologyAffinityError");

@@ -48,7 +48,7 @@ function podOf(uid: string, claimName: string, securityContext: Pod["spec"]["sec
 }
 
 // A machine with SELinux and a CSI driver on it, as a node has them; what the node knows of the cluster is the test's.
-describe("volumes of a target with SELinux", { timeout: 1_800_000 }, () => {
+describe("volumes on a target with SELinux", { timeout: 1_800_000 }, () => {
   const owned = new AsyncDisposableStack();
   let guest: LoneGuest;
   let volumes: Volumes;
@@ -110,7 +110,7 @@ describe("volumes of a target with SELinux", { timeout: 1_800_000 }, () => {
     assert.match(await guest.mustInside(["stat", "-c", "%C", "/etc/passwd"]), /^system_u:object_r:etc_t:s0$/m);
   });
 
-  test("a ReadWriteOncePod volume is mounted with the label of its pod, completed by the target's policy", async () => {
+  test("a ReadWriteOncePod volume is mounted with its pod's label, which the target's policy completes", async () => {
     await volumes.mount(podOf("first", "once", { seLinuxOptions: { level: "s0:c10,c20" } }), signal);
     assert.equal(await labelOf("first", "once"), label("s0:c10,c20"));
     assert.match(
@@ -120,7 +120,7 @@ describe("volumes of a target with SELinux", { timeout: 1_800_000 }, () => {
     assert.equal(volumes.mounted("first").get("v")?.unlabelled, true);
   });
 
-  test("a pod with another label waits until the volume is free, and then has it with its own", async () => {
+  test("a pod with another label waits until the volume is free, then gets it with its own label", async () => {
     const second = podOf("second", "once", { seLinuxOptions: { level: "s0:c30,c40" } });
     await assert.rejects(volumes.mount(second, signal), {
       message: `Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: conflicting SELinux labels of volume once: "${label("s0:c10,c20")}" and "${label("s0:c30,c40")}"`,
@@ -132,7 +132,7 @@ describe("volumes of a target with SELinux", { timeout: 1_800_000 }, () => {
     assert.equal((await guest.inside(["grep", "-c", "kubernetes.io", "/proc/mounts"])).stdout, "0\n");
   });
 
-  test("with policy Recursive, or another access mode, the volume has the labels of its files", async () => {
+  test("with policy Recursive, or another access mode, the volume keeps the labels of its files", async () => {
     const own = await guest.mustInside(["stat", "-c", "%C", `${data}/shared`]);
     const options = { seLinuxOptions: { level: "s0:c10,c20" } };
     await volumes.mount(podOf("recursive", "once", { ...options, seLinuxChangePolicy: "Recursive" }), signal);

@@ -43,7 +43,7 @@ describe("a target with its own kernel", () => {
     assert.equal(await says("hostname"), lab.cluster.nodeName);
   });
 
-  test("gets a kubelet's kernel settings and iptables chains, if the node asks for them", async () => {
+  test("gets a kubelet's kernel settings and iptables chains if the node's configuration requests them", async () => {
     assert.equal(await says("sysctl", "-n", "vm.overcommit_memory"), "1");
     assert.equal(await says("sysctl", "-n", "kernel.panic"), "10");
     await lab.cluster.waitFor("the chains", async () =>
@@ -52,7 +52,7 @@ describe("a target with its own kernel", () => {
     assert.match(await says("iptables", "-w", "-t", "mangle", "-S"), /^-N KUBE-IPTABLES-HINT$/m);
   });
 
-  test("with LimitedSwap gives Burstable pods swap in proportion to their memory request, and others none", async () => {
+  test("LimitedSwap gives Burstable pods swap in proportion to their memory requests, and no swap to other pods", async () => {
     const { pods } = lab;
     const asking = (resources: object) => ({ containers: [shell("exec sleep 3600", { resources })] });
     await pods.create("burstable", asking({ requests: { memory: "128Mi" } }));
@@ -85,7 +85,7 @@ describe("a target with its own kernel", () => {
     assert.equal(limit(held, "memory.swap.max"), before);
   });
 
-  test("with MemoryQoS protects requested memory, and throttles containers before their limits", async () => {
+  test("MemoryQoS protects requested memory, and throttles containers before they reach their limits", async () => {
     const { pods, cluster } = lab;
     const requests = { memory: "64Mi" };
     await pods.create("limited", {

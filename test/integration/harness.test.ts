@@ -91,7 +91,7 @@ async function survivesRestarts(cluster: Cluster): Promise<void> {
   );
 }
 
-test("two clusters run concurrently: one runs pods, the owner of the other is killed, and nothing is left of either", {
+test("two clusters run concurrently: one runs pods, the other's owner is killed, and neither leaves anything behind", {
   timeout: 900_000,
 }, async () => {
   const links = await must(["ip", "-o", "link", "show"]);

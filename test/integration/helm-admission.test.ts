@@ -131,7 +131,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.equal(await ask(pemOf(requestDer([nodes, own]), 76)), "");
   });
 
-  test("admission policies deny another node's name and any subject that is not exact", async () => {
+  test("admission policies deny a request with another node's name or an inexact subject", async () => {
     const stranger = named("stranger");
     const unit = [{ oid: organizationalUnit, value: "x" }];
     const masters = [{ oid: organization, value: "system:masters" }];
@@ -236,7 +236,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     return own?.spec?.clusterIP ?? "";
   };
 
-  test("admission policies let the account approve a serving certificate of its nodes with their names and Service addresses", async () => {
+  test("admission policies let the account approve serving certificates of its nodes with their names and Service addresses", async () => {
     for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
       const request = await wish(name, name, await addressOf(name));
       await cluster.waitFor(
@@ -254,7 +254,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.equal(await approve({ request, as: "edge-1", usages }), "");
   });
 
-  test("admission policies let the account approve nothing else, and deny no other user", async () => {
+  test("admission policies deny every other approval by the account, and none by other users", async () => {
     const address = await addressOf("edge-1");
     const elsewhere = await addressOf("edge-2.press");
     const request = await wish("edge-1", "edge-1", address);
@@ -346,7 +346,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.match((await as(account, "create", "token", "default")).stderr, /tokens that are bound to Pods/);
   });
 
-  test("identity: serviceAccount writes what a node may write of Nodes, claims and events", () =>
+  test("identity: serviceAccount may write the same parts of Nodes, claims and events as a node", () =>
     nodeRestrictionHolds(cluster, namespace));
 
   test("the account reaches /healthz of its nodes' kubelet API through the API server, but not exec", async () => {
@@ -365,9 +365,10 @@ describe("the admission policies of the chart, on a real API server", { timeout:
   test("admission policies let the account change the taints of its release, and nothing else", () =>
     taintsAreKept(cluster, namespace));
 
-  test("admission policies bound the account of a fleet by patterns of names", () => patternsBound(cluster, namespace));
+  test("admission policies restrict a fleet's account to names that match its patterns", () =>
+    patternsBound(cluster, namespace));
 
-  test("admission policies let the drain account delete pods of the release's nodes alone", async () => {
+  test("admission policies let the drain account delete only pods of the release's nodes", async () => {
     const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));
     await cluster.apply(hooks.filter(({ metadata, kind }) => metadata.name.endsWith("leave") && kind !== "Job"));
     await cluster.apply(pod("leaving", "edge-2.press"));

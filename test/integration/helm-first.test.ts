@@ -4,7 +4,9 @@ import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
 
-describe("helm install where graftlet runs the first node, in place of the kubelet", { timeout: 1_800_000 }, () => {
+describe("helm install in a cluster whose first node is run by graftlet instead of the kubelet", {
+  timeout: 1_800_000,
+}, () => {
   let lab: HelmLab;
   let edge: Release;
 

@@ -32,7 +32,7 @@ describe("a new user with a cluster, an SSH login and a published release", { ti
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("starts a pod and gets its log and a shell with two commands of the README", async () => {
+  test("starts a pod and gets its log and a shell with two commands from the README", async () => {
     assert.equal(firstBlocks().done.length, 2);
     await followReadme({ lab, chart: `oci://${published.chart}`, released: true, explain: edge.log });
     const pod = await lab.cluster.mustKubectl([
@@ -57,7 +57,7 @@ describe("a new user with a cluster, an SSH login and a published release", { ti
     assert.match(await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]), /Phase:\s+Succeeded/);
   });
 
-  test("keeps the login key in Secrets alone, and deletes it with the release", async () => {
+  test("keeps the login key only in Secrets, and deletes it with the release", async () => {
     const key = lab.edge.login["ssh-privatekey"].split("\n")[1] ?? "";
     const encoded = Buffer.from(lab.edge.login["ssh-privatekey"]).toString("base64");
     assert.ok((await listed("secrets")).includes(encoded));

@@ -132,7 +132,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     await edge.reachIn();
   });
 
-  test("the machine connects to graftlet's next Pod, without an effect on pods", async () => {
+  test("the machine connects to graftlet's next Pod, without affecting the node's pods", async () => {
     await edge.unnoticed(() =>
       lab.cluster.mustKubectl(["rollout", "restart", inNamespace, "deployment/edge-graftlet"]),
     );

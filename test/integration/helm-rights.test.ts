@@ -52,7 +52,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("RBAC rules are sufficient for two nodes, one with its own certificate and one with the account", async () => {
+  test("RBAC rules are sufficient for two nodes, one with its own certificate and one that uses the account", async () => {
     await edge.install("--set=approveServingCertificates=false");
     await nodeReady(lab.cluster, accountNode);
     // Before its serving certificate is approved a node's logs cannot be read, and helm test says why.
@@ -68,7 +68,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
     await edge.reachIn();
   });
 
-  test("a node's certificate reads only secrets of the node's own pods", async () => {
+  test("a node's certificate can read only the secrets of the node's own pods", async () => {
     await lab.cluster.apply([
       ...["own", "foreign"].map((name) => ({
         apiVersion: "v1",

@@ -72,7 +72,7 @@ describe("kubectl while graftlet is rolled out", { timeout: 3_600_000 }, () => {
     },
   };
 
-  test(`no request fails after ${rollouts} roll-outs, under the load of ${load} processes`, async (t) => {
+  test(`no request fails during ${rollouts} rollouts under the load of ${load} processes`, async (t) => {
     const uses: Use[] = [];
     const pending = new Set<Promise<void>>();
     const stop = new AbortController();

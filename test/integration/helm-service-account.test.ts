@@ -44,7 +44,7 @@ const talker = (where: string) => [
   },
 ];
 
-describe("identity: serviceAccount with the chart's RBAC alone", { timeout: 600_000 }, () => {
+describe("identity: serviceAccount with only the chart's RBAC", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let helm: Helm;
@@ -166,7 +166,7 @@ describe("identity: serviceAccount with the chart's RBAC alone", { timeout: 600_
     assert.doesNotMatch(agent.log(), /forbidden|permission_denied/i);
   });
 
-  test("reads no Secret of other namespaces: a pod there keeps waiting", async () => {
+  test("cannot read Secrets in other namespaces, so a pod there keeps waiting", async () => {
     await cluster.apply(talker("other"));
     await cluster.waitFor("the pod to be seen", () => /permission_denied|forbidden/i.test(agent.log()));
     const pod = await cluster.get<Pod>("pod", "talker", "other");

@@ -60,7 +60,7 @@ describe("helm install of a release whose Deployment serves a node", { timeout: 
     assert.equal((await edge.pods())[0]?.spec.nodeName, lab.cluster.nodeName);
   });
 
-  test("kubectl get gn shows the node of the values; its object, deleted by hand, is created again", async () => {
+  test("kubectl get gn shows the node in the values, and its object is recreated after it is deleted by hand", async () => {
     const { cluster } = lab;
     const waited = ["wait", "--for=condition=Ready", `gn/${nodeName}`, inNamespace, "--timeout=60s"];
     await cluster.mustKubectl(waited, { timeoutMs: 70_000 });
@@ -79,7 +79,7 @@ describe("helm install of a release whose Deployment serves a node", { timeout: 
     await nodeReady(cluster, nodeName);
   });
 
-  test("the scheduler places only its pods on the node, within reach of kubectl", async () => {
+  test("the scheduler places only pods that select the node on it, and kubectl reaches them", async () => {
     await edge.runWorkload();
     for (const app of ["web", "greeter", "parrot"])
       for (const pod of await podsOf(lab.cluster, app)) assert.equal(pod.spec.nodeName, nodeName);
@@ -148,7 +148,7 @@ describe("helm install of a release whose Deployment serves a node", { timeout: 
     );
   });
 
-  test("removes from the Node what the release no longer configures, and keeps what others set", async () => {
+  test("removes settings from the Node that the release no longer configures, and keeps those of others", async () => {
     await lab.cluster.waitFor("the marks to go", async () => (await marksOf()).join() === ",,", explain);
     const { metadata, spec } = (await edge.node()) ?? {};
     assert.equal(metadata?.labels?.["example.org/by-hand"], "stays");
@@ -156,13 +156,13 @@ describe("helm install of a release whose Deployment serves a node", { timeout: 
     assert.deepEqual(spec?.taints, [{ key: "graftlet.dev/target", value: nodeName, effect: "NoSchedule" }]);
   });
 
-  test("no foreign request is approved after two more Pods", async () => {
+  test("foreign requests are still not approved after two more Pods", async () => {
     const left = (await edge.requests()).filter(({ status }) => status?.conditions === undefined);
     assert.deepEqual(left.map(({ metadata }) => metadata.name).toSorted(), [...strangers].toSorted());
     await lab.cluster.mustKubectl(["delete", "csr", ...strangers]);
   });
 
-  test("termination of graftlet's Pod does not disturb the node's pods", () =>
+  test("terminating graftlet's Pod does not disturb the node's pods", () =>
     edge.unnoticed(async () => {
       const [pod] = await edge.pods();
       const kill = ["delete", "pod", pod?.metadata.name ?? "", inNamespace, "--grace-period=0", "--force"];

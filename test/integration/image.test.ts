@@ -90,7 +90,7 @@ describe("the image built by docker build", { timeout: 1_800_000 }, () => {
     await assert.rejects(refused, /\/none\.yaml/);
   });
 
-  test("adds at most 60 MiB to its base, without a shell, npm or headers, with licences", async (t) => {
+  test("adds at most 60 MiB to its base image, and contains licences but no shell, npm or headers", async (t) => {
     const { layers, folder, config } = await unpack(archive, "own");
     assert.equal(config.config.User, "65532:65532");
     const sizes = await Promise.all(
@@ -108,7 +108,7 @@ describe("the image built by docker build", { timeout: 1_800_000 }, () => {
     assert.doesNotMatch(names, /(bin\/(sh|bash|npm|npx)|\/include\/|node_modules\/)/);
   });
 
-  test("builds for the other architecture by a build argument, without running its code", async () => {
+  test("builds for the other architecture with a build argument, without running code of that architecture", async () => {
     const other = await unpack(await graftletArchive(tools, (line) => console.error(line), otherArchitecture), "other");
     assert.equal(other.config.architecture, otherArchitecture);
     assert.equal((await look(other)).machine, machines[otherArchitecture]);

@@ -114,7 +114,7 @@ describe("image pulls from a registry with authentication", { concurrency: 3 }, 
     assert.match(metrics, /^kubelet_credential_provider_config_info\{hash="sha256:[0-9a-f]{64}"\} 1$/m);
   });
 
-  test("pulls with a provider plugin's credentials for a service account, for pods of that account only", async () => {
+  test("pulls with a provider plugin's credentials for a service account, but only for pods of that account", async () => {
     const image = imageOf("account");
     await create("of-account", image, "IfNotPresent", { serviceAccountName: "annotated" });
     await pods.ready("of-account");

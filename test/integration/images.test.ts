@@ -61,7 +61,7 @@ describe("image pulls", { concurrency: 4 }, () => {
     await pods.event("never-absent", "Failed", "Error: ErrImageNeverPull");
   });
 
-  test("a missing image is reported as ErrImagePull, then ImagePullBackOff, until the pod names another", async () => {
+  test("a missing image is reported as ErrImagePull, then ImagePullBackOff, until the pod names another image", async () => {
     const { pods } = lab;
     const image = "registry.k8s.io/e2e-test-images/no-such-image:1";
     await pods.create("absent", { containers: [{ image }, { name: "other" }] });
@@ -134,7 +134,7 @@ describe("image pulls", { concurrency: 4 }, () => {
     for (const secret of [password, encoded]) assert.ok(!agent.log().includes(secret));
   });
 
-  test("denies an image that was pulled with a secret to pods without its credentials", async () => {
+  test("denies pods without credentials an image that was pulled with a secret", async () => {
     const { pods, cluster } = lab;
     const secrets = ["owner", "copy"].map((name) => pullSecret(cluster, name));
     await cluster.apply([...secrets, pullSecret(cluster, "other", "guess")]);

@@ -274,7 +274,7 @@ describe("graftlet in a Pod with a service account, a Service for the kubelet AP
     assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.containerStatuses?.[0]?.restartCount, 0);
   });
 
-  test("uses another Service from the next start, without disturbing its pods", async () => {
+  test("uses a newly configured Service from the next start, without disturbing its pods", async () => {
     const shared = await cluster.get<Service>("service", "kubelet", namespace);
     const port = 11_250;
     await cluster.apply(serviceOf("kubelet-1", port));

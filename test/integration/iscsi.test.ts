@@ -68,7 +68,7 @@ async function untilNothingIsLeft(): Promise<void> {
 }
 
 describe("an iSCSI volume", () => {
-  test("an iSCSI volume is mounted with CHAP, has its data after a restart of graftlet, and its last pod ends the session", async () => {
+  test("an iSCSI volume is mounted with CHAP, keeps its data when graftlet restarts, and its session ends with its last pod", async () => {
     const { cluster, pods } = lab;
     await pods.create("writes", {
       volumes: [{ name: "v", iscsi: source("chap") }],

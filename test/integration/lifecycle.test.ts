@@ -74,7 +74,7 @@ describe("lifecycle hooks", { concurrency: 4 }, () => {
     await pods.logged("server", /GET \/echo\?msg=from-the-hook/);
   });
 
-  test("a sleep hook lasts as configured, at most the grace period", async () => {
+  test("a sleep hook lasts as long as configured, but at most the grace period", async () => {
     const { pods } = lab;
     const sleeper = (name: string, grace: number, seconds: number) =>
       pods.create(name, {
@@ -112,7 +112,7 @@ describe("sidecars of a pod", { concurrency: 4 }, () => {
       },
     );
 
-  test("sidecars start in order, run next to the others, keep no pod alive, and end in reverse order", async () => {
+  test("sidecars start in order, run next to other containers, keep no pod alive, and end in reverse order", async () => {
     const { pods } = lab;
     const note = (what: string, name: string) => shell(`echo ${what} >> /work/log`, { name, volumeMounts });
     await pods.create("accompanied", {
@@ -232,7 +232,7 @@ describe("restart policies of containers", { concurrency: 4 }, () => {
     assert.deepEqual([state?.terminated?.exitCode, lastState?.terminated?.exitCode, restartCount], [7, 42, 1]);
   });
 
-  test("a container can restart all others, including init containers, in the same sandbox", async () => {
+  test("a container can restart all containers of its pod, including init containers, in the same sandbox", async () => {
     const { pods } = lab;
     await pods.create("anew", {
       ...work,
@@ -278,7 +278,7 @@ describe("deadline, hostname, environment files and sysctls of a pod", { concurr
     await pods.event("late", "DeadlineExceeded", text);
   });
 
-  test("sets its own hostname, or the FQDN", async () => {
+  test("sets the pod's own hostname, or its FQDN", async () => {
     const { pods } = lab;
     assert.equal(await pods.output("named", shell("hostname"), { hostnameOverride: "else-where" }), "else-where\n");
     assert.equal(

@@ -30,7 +30,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     });
   };
 
-  test("re-acquires the lock after its holder was killed, without an effect on pods", async (t) => {
+  test("re-acquires the lock after its holder was killed, without affecting pods", async (t) => {
     const { cluster, agent, pods } = lab;
     if (remote) {
       const holders = `for fd in /proc/[0-9]*/fd/8; do
@@ -83,7 +83,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     await pods.ready("late");
   });
 
-  test("keeps its own machine after being stopped for 90 seconds, and a second agent is refused", async (t) => {
+  test("keeps its machine after being stopped for 90 seconds, and a second agent is refused", async (t) => {
     if (remote) return t.skip("over SSH a stopped process loses its lock");
     const { cluster, agent, pods } = lab;
     agent.signal("SIGSTOP");

@@ -58,7 +58,7 @@ describe("graftlet killed while it rotates a log", { timeout: 300_000 }, () => {
   });
 
   for (const moment of ["before", "during", "after"] as const)
-    it(`killed ${moment} ReopenContainerLog: loses no line, and writes no line to another file`, async () => {
+    it(`killed ${moment} ReopenContainerLog: loses no line, and writes no line to the wrong file`, async () => {
       const before = files();
       const killed = proxy.stopAt(`${moment} ReopenContainerLog`, () => agent.kill("SIGKILL"));
       // A log at its limit: a line that does not parse shows nowhere.

@@ -127,7 +127,7 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     );
   });
 
-  test("completes a rotation cut short after any of its steps, unseen by a follower", async (t) => {
+  test("completes a rotation that was cut short after any of its steps, unnoticed by a follower", async (t) => {
     if (isDocker) return t.diagnostic("Docker rotates its logs itself");
     const { pods, cluster } = lab;
     const script = "n=0; until [ -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.1; done; sleep 2; echo written $n";

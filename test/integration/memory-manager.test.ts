@@ -141,7 +141,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await untilFree(all);
   });
 
-  test("rejects a bound pod that needs more memory than the nodes have, and counts it", async () => {
+  test("rejects a bound pod that needs more memory than the nodes have, and counts the rejection", async () => {
     const { pods, cluster } = lab;
     await pods.create("greedy", single(all / Mi + 1, { nodeName: cluster.nodeName }));
     const { status } = await pods.until("greedy", "to be rejected", (pod) => pod.status?.phase === "Failed");
@@ -223,7 +223,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await untilFree(all);
   });
 
-  test("keeps the memory of a pod that was admitted and has not started, across a kill", async () => {
+  test("keeps the memory of a pod that was admitted but had not started when graftlet was killed", async () => {
     const { pods, cluster } = lab;
     // A pod of all NUMA nodes: no other fits beside it.
     const size = Math.floor(all / Mi) - 64;

@@ -268,7 +268,7 @@ describe("metrics, traces and profiles of a node", { timeout: 600_000 }, () => {
     assert.equal((await askKubelet(cluster, "/metrics", {})).status, 401);
   });
 
-  test("traces match the kubelet's: a pod's sync with its runtime calls, within a caller's trace", async () => {
+  test("traces match the kubelet's: runtime calls within a pod's sync, and requests within a caller's trace", async () => {
     const apiRequests = [
       { name: "HTTP PATCH", path: /\/pods\/[^/]+\/status/ },
       { name: "HTTP POST", path: /\/namespaces\/default\/events/ },
@@ -375,7 +375,7 @@ describe("metrics, traces and profiles of a node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("no series of a deleted pod's probes remain", async () => {
+  test("no probe series of a deleted pod remain", async () => {
     await Promise.all([pods.remove("probed"), pods.remove("broken")]);
     const labels = { volume_plugin: "kubernetes.io/configmap", operation_name: "volume_unmount", status: "success" };
     await cluster.waitFor("its volumes to be taken down", async () => {

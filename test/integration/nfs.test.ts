@@ -19,7 +19,7 @@ async function says(...argv: readonly string[]): Promise<string> {
 }
 
 // The guest is the server, too.
-test("mounts NFS for claims and inline volumes, read-only if requested, and unmounts at the pod's end even if the server is down", async () => {
+test("mounts NFS for claims and inline volumes, read-only if requested, and unmounts it when the pod ends, even if the server is down", async () => {
   const { cluster, pods } = lab;
   await says("sh", "-c", "mkdir -p /srv/nfs && echo kept > /srv/nfs/file && chmod 777 /srv/nfs");
   await says("sh", "-c", "echo '/srv/nfs *(rw,fsid=0,no_subtree_check,insecure,no_root_squash)' > /etc/exports");

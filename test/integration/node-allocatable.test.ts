@@ -88,7 +88,7 @@ describe("node allocatable and QoS weights", { timeout: patience(900_000) }, () 
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("limits all pods together to allocatable, and reserved cgroups to theirs, and reports both", async () => {
+  test("limits all pods together to allocatable and reserved cgroups to their reservations, and reports both", async () => {
     await restart({
       kubeReserved: { cpu: "200m", memory: "256Mi", pid: "1000" },
       systemReserved: { cpu: "300m", memory: "128Mi" },
@@ -149,7 +149,7 @@ describe("node allocatable and QoS weights", { timeout: patience(900_000) }, () 
     };
   };
 
-  test("applies a limit below current usage later, or OOM-kills, and reverts changes by others", async () => {
+  test("applies a limit below current usage later or by an OOM kill, and reverts changes made by others", async () => {
     await restart({ enforceNodeAllocatable: ["pods"] });
     await pods.create("greedy", greedy());
     const used = () => Number(read("kubepods", "memory.usage_in_bytes", "memory.current"));
@@ -173,7 +173,7 @@ describe("node allocatable and QoS weights", { timeout: patience(900_000) }, () 
     await until("the tiers' shares", () => [204, 2].map(expected).join() === tiers.map(shares).join(), mended);
   });
 
-  test("refuses to start, in one sentence, without a reserved cgroup or with too much reserved", async () => {
+  test("refuses to start, with one sentence, if a reserved cgroup is missing or too much is reserved", async () => {
     if (agent) assert.equal(await agent.stop(), true);
     const refused = async (config: object, sentence: RegExp) => {
       await using refusing = await startGraftlet(cluster, { config: { ...config }, untilReady: false });

@@ -127,7 +127,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     for (const name of ["tolerant", "burstable", "critical"]) await untilRunning(name);
   });
 
-  test("reports memory, disk and PID pressure by conditions, events and the cluster's taints", async () => {
+  test("reports memory, disk and PID pressure with conditions, events and the cluster's taints", async () => {
     await restart({
       config: { providerID: "lab:///one", evictionHard: { "memory.available": "1Gi" }, ...everythingShort },
     });
@@ -179,7 +179,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await cluster.mustKubectl(["delete", "pod", "--all"]);
   });
 
-  test("clears the conditions with normal thresholds", async () => {
+  test("clears the conditions once thresholds are normal again", async () => {
     await restart({});
     await until("to be fine", (found) =>
       [
@@ -196,7 +196,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await until("to lose its taints", ({ spec }) => !spec?.taints?.length);
   });
 
-  test("renews the Lease every ten seconds at rest, and writes nothing else", async () => {
+  test("at rest, renews the Lease every ten seconds and writes nothing else", async () => {
     const lease = async (): Promise<string> =>
       (
         JSON.parse(
@@ -228,7 +228,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
       assert.ok(pause >= 9_500 && pause < 20_000, `${pause} ms between renewals`);
   });
 
-  test("the Node without a pod network is NotReady with a reason; host-network pods run, others wait until it recovers", async () => {
+  test("without a pod network, the Node is NotReady with a reason; host-network pods run, others wait until it recovers", async () => {
     const restore = await particulars[cluster.provider].loseNetwork(cluster);
     await cluster.apply(sleeper("notices"));
     const down = await until("to be NotReady", (found) => has(found, "Ready False KubeletNotReady"));
@@ -249,7 +249,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await untilEvents("Node", cluster.nodeName, ["NodeNotReady", "NodeReady"].map(flip));
   });
 
-  test("registers a deleted Node again within seconds, without an effect on its pods", async () => {
+  test("registers a deleted Node again within seconds, without affecting its pods", async () => {
     const pods = async () =>
       Promise.all(
         ["waits", "on-host"].map(async (name) => {

@@ -21,7 +21,7 @@ async function refused(query: string): Promise<string> {
   return stderr;
 }
 
-test("log query: kubectl gets files of /var/log by the name of their service, and nothing outside them", async () => {
+test("log query: kubectl gets files in /var/log by service name, and nothing outside that directory", async () => {
   const { cluster } = lab;
   await cluster.runInside(["mkdir", "-p", "/var/log/shop"]);
   await cluster.runInside(["sh", "-c", "echo sold >/var/log/shop/shop.log; echo paid >/var/log/till.log"]);

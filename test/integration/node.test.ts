@@ -103,7 +103,7 @@ describe("registration and status of the Node", { timeout: 600_000 }, () => {
     assert.equal(ki(status?.capacity) - ki(status?.allocatable), kept);
   });
 
-  test("offers capacity that other components add to pods", async () => {
+  test("offers pods the capacity that other components add", async () => {
     const patch = JSON.stringify({ status: { capacity: { "example.com/dongle": "4" } } });
     await cluster.mustKubectl(["patch", "node", cluster.nodeName, "--subresource=status", "--patch", patch]);
     await until("to offer it", (found) => found.status?.allocatable?.["example.com/dongle"] === "4", 30_000);
@@ -134,7 +134,7 @@ describe("registration and status of the Node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("renews a Lease that it owns", async () => {
+  test("renews a Lease that the Node owns", async () => {
     const lease = async () => {
       const found = JSON.parse(
         await cluster.mustKubectl(["get", "lease", "-n", "kube-node-lease", cluster.nodeName, "-o", "json"]),
@@ -168,7 +168,7 @@ describe("registration and status of the Node", { timeout: 600_000 }, () => {
     await said("NodeSchedulable");
   });
 
-  test("stays Ready across a restart, and does not set labels and taints of the command line again", async () => {
+  test("stays Ready across a restart, and does not set the command line's labels and taints again", async () => {
     const readySince = condition(await node(), "Ready").lastTransitionTime;
     await cluster.mustKubectl(["label", "node", cluster.nodeName, "example.com/zone-"]);
     await cluster.mustKubectl(["taint", "node", cluster.nodeName, "example.com/first-"]);

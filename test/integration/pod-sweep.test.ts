@@ -30,7 +30,7 @@ interface Outcome {
 }
 
 describe("what a container sees of its pod's spec", () => {
-  test("a container sees the same of its pod's spec with the kubelet as with graftlet, on the same containerd", async () => {
+  test("a container sees the effects of its pod's spec identically with graftlet and with the kubelet, on the same containerd", async () => {
     await using cluster = await startCluster({ name: "pod-sweep" });
     writeFileSync(
       cluster.layout.resolvConf,

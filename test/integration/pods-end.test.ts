@@ -133,7 +133,7 @@ describe("pod termination and its effects on the machine", { concurrency: 4 }, (
     assert.equal((await gone).found, false);
   });
 
-  test("a grace period can be shortened while a pod ends", async () => {
+  test("a grace period can be shortened while a pod terminates", async () => {
     const { pods } = lab;
     await pods.create("hurried", {
       terminationGracePeriodSeconds: 600,

@@ -159,7 +159,7 @@ describe("a pod's life on a node", { concurrency: 6 }, () => {
     assert.equal(statusOf(during, "first")?.ready, true);
   });
 
-  test("reruns a failing init container, except with Never: the pod fails and starts nothing else", async () => {
+  test("reruns a failing init container; with restart policy Never, the pod fails instead and starts nothing else", async () => {
     const { pods } = lab;
     const volumes = [{ name: "work", emptyDir: {} }];
     const initContainers = [

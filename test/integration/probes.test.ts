@@ -90,7 +90,7 @@ describe("liveness and startup probes", { concurrency: 4 }, () => {
     await pods.event("hung", "Killing", "Container main failed liveness probe, will be restarted");
   });
 
-  test("probes end the pod of an unhealthy container whose policy forbids a restart", async () => {
+  test("probes end a pod with an unhealthy container if its policy forbids a restart", async () => {
     const { pods } = lab;
     const livenessProbe = { ...quick, exec: { command: ["false"] } };
     await pods.create("mortal", { restartPolicy: "Never", containers: [{ livenessProbe }] });

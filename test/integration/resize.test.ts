@@ -143,7 +143,7 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
     );
   });
 
-  test("restarts a container whose policy requires it, and no other", async () => {
+  test("restarts only containers whose policy requires it", async () => {
     const { pods } = lab;
     const resizePolicy: Container["resizePolicy"] = [
       { resourceName: "cpu", restartPolicy: "NotRequired" },
@@ -209,7 +209,7 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
 });
 
 describe("a resize that does not fit", () => {
-  test("a resize that does not fit is Deferred with a reason, and granted once another pod is gone", async () => {
+  test("a resize that does not fit is Deferred with a reason, and is granted once another pod is gone", async () => {
     const { pods } = lab;
     const milli = await allocatableMilli();
     const most = `${Math.ceil(milli * 0.6)}m`;

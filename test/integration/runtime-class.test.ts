@@ -108,7 +108,7 @@ describe("runtime classes", () => {
     assert.equal(await sandboxHandler(cluster, await pods.ready("brief")), secondRuntimeHandler);
   });
 
-  test("keeps pods of a class running across a restart, and the default handler for others", async () => {
+  test("across a restart, keeps a class's pods running, and uses the default handler for other pods", async () => {
     const { cluster, pods, agent } = lab;
     const before = await pods.ready("classed");
     await agent.kill("SIGKILL");

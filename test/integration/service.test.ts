@@ -83,7 +83,7 @@ describe("graftlet as a systemd service", { timeout: 600_000 }, () => {
     await pods.ready("steady");
   });
 
-  test("a restart by hand, or by the watchdog when it hangs, leaves its pods alone", async () => {
+  test("restarting graftlet by hand, or by the watchdog when it hangs, leaves its pods alone", async () => {
     const before = await pods.ready("steady");
     await onMachine("systemctl", "restart", "graftlet");
     assert.equal(await property("NRestarts"), "0");
@@ -107,7 +107,7 @@ describe("graftlet as a systemd service", { timeout: 600_000 }, () => {
     assert.equal(statusOf(await pods.ready("steady"))?.restartCount, 0);
   });
 
-  test("a power-off waits until its pod has ended", async () => {
+  test("a power-off waits until the node's pod has ended", async () => {
     const machine = machineOf(cluster.layout) ?? assert.fail("no machine");
     await cluster.waitFor(
       "the node to delay a shutdown",

@@ -32,7 +32,7 @@ describe("many nodes with in-memory machines in one process", { timeout: 600_000
     return agent;
   };
 
-  test("many nodes cost at most 5 MiB per idle node, each run a pod, and name the node in every log line", async () => {
+  test("many nodes cost at most 5 MiB each when idle, run a pod each, and name the node in every log line", async () => {
     const alone = await start(1);
     const one = await heapOf(alone, report);
     assert.equal(await alone.stop(), true);
@@ -67,7 +67,7 @@ describe("many nodes with in-memory machines in one process", { timeout: 600_000
     assert.deepEqual(strayLines(agent), []);
   });
 
-  test("an unhandled error restarts the node in which it occurs, and no other node", async () => {
+  test("an unhandled error restarts only the node in which it occurs", async () => {
     const faultFile = join(cluster.layout.dir, "fault");
     const broken: NodeEntry = { ...inMemory("broken"), providerConfig: { faultFile }, port: firstPort + 1 };
     const names = ["sound", "broken"];

@@ -110,7 +110,7 @@ describe("three targets in one process: containerd, Docker, and a machine over S
     await pods.ready("hangs");
   });
 
-  test("every log line names its node at the highest verbosity", async () => {
+  test("at the highest verbosity, every log line names its node", async () => {
     assert.equal(await agent.stop(), true);
     const lines = agent.log().split("\n");
     for (const name of names)

@@ -93,7 +93,7 @@ describe("graceful node shutdown", { timeout: 600_000 }, () => {
   const endOf = (pod: Pod) => Date.parse(statusOf(pod)?.state?.terminated?.finishedAt ?? "");
   const goingDown = /^False KubeletNotReady .*node is shutting down/;
 
-  test("logind's delay is as configured before a shutdown, and the node holds an inhibitor lock", async () => {
+  test("before a shutdown, logind's delay is as configured and the node holds an inhibitor lock", async () => {
     await untilDelayed(true);
     assert.equal(await delaySeconds(), allSeconds);
     const file = await onMachine("cat", "/etc/systemd/logind.conf.d/99-kubelet.conf");
@@ -188,7 +188,7 @@ describe("graceful node shutdown", { timeout: 600_000 }, () => {
     await untilReadiness(cluster, /^True /, 10_000);
   });
 
-  test("a power-off waits for the pods and no longer; the Node reports why it is down until it is back", async () => {
+  test("a power-off waits only for the pods; until the Node is back, it reports why it is down", async () => {
     await create("to-the-end", lasting(4));
     await pods.ready("to-the-end");
     await untilDelayed(true);

@@ -41,7 +41,7 @@ describe("one target over SSH claimed by several agents", { timeout: 600_000 }, 
     assert.equal(existsSync(join(cluster.layout.dir, "second", "pods")), false);
   });
 
-  test("graftlet leaves a target alone that another agent acquired while the link was cut, and uses it again once it is free", async () => {
+  test("if another agent acquired the target while the link was cut, graftlet leaves it alone, and uses it again once it is free", async () => {
     const { cluster, agent, pods } = lab;
     await using cut = await cutSsh(cluster);
     await untilReadiness(cluster, /^False LinkDown /);

@@ -91,7 +91,7 @@ describe("a degraded network", { timeout: 600_000 }, () => {
     });
 
   for (const distance of [0, 20, 100])
-    test(`a pod's life is the same with a round-trip time of ${distance} ms`, async () => {
+    test(`a pod starts and ends normally with a round-trip time of ${distance} ms`, async () => {
       await using way = await openSlowWay(lab.cluster, distance);
       await lab.restart({ providerConfig: way.providerConfig });
       try {
@@ -105,8 +105,8 @@ describe("a degraded network", { timeout: 600_000 }, () => {
     });
 });
 
-describe("a machine of graftlet that fails", { timeout: 400_000 }, () => {
-  test("another graftlet takes over once sshd has noticed the lost connection, and the pods keep running", async () => {
+describe("failure of graftlet's machine", { timeout: 400_000 }, () => {
+  test("another graftlet process takes over once sshd has noticed the lost connection, and the pods keep running", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
     await lab.nodeSays("False", "LinkDown", 30_000);
@@ -131,7 +131,7 @@ describe("a machine of graftlet that fails", { timeout: 400_000 }, () => {
   });
 });
 
-describe("a login key that is revoked", { timeout: 300_000 }, () => {
+describe("a revoked login key", { timeout: 300_000 }, () => {
   test("the node reports a revoked key, keeps its pods running, and recovers by itself", async () => {
     const { cluster } = lab;
     const file = join(cluster.layout.ssh, "authorized_keys");

@@ -33,7 +33,7 @@ function endIn(state: ContainerState | undefined, at: number): NonNullable<Conta
 const secondsOf = (text: string | undefined): number => Date.parse(text ?? "") / 1000;
 
 describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, () => {
-  test("reaches the target only over SSH; the node has its own address, and the pods the target's as host", async () => {
+  test("reaches the target only over SSH; the Node has graftlet's address, and the pods' host IP is the target's", async () => {
     const { cluster } = lab;
     const root = `/proc/${lab.agent().pid}/root`;
     const steady = await lab.pods.ready("steady");
@@ -162,7 +162,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("reports a rejected key, tries one login each half minute, and is Ready once the key is accepted", async () => {
+  test("reports a rejected key, tries one login every half minute, and is Ready once the key is accepted", async () => {
     const { cluster } = lab;
     const key = join(cluster.layout.ssh, "new");
     await makeKey(key);
@@ -189,7 +189,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("does not connect to a target with another host key, and does not retry for minutes", async () => {
+  test("does not connect to a target with a different host key, and does not retry for minutes", async () => {
     const { cluster } = lab;
     const other = join(cluster.layout.ssh, "other-host");
     await makeKey(other);

@@ -87,7 +87,7 @@ describe("an sshd with unusual settings", { timeout: 800_000 }, () => {
       await Promise.all([name, refused].map((pod) => pods.remove(pod, 1)));
     });
 
-  test("the default sshd settings work again after the others", async () => {
+  test("the default sshd settings work again after the unusual ones", async () => {
     await restartSshd();
     await nodeIsReady();
   });
@@ -122,7 +122,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await nodeIsReady();
   });
 
-  test("lists the sockets tried if the configured one has no runtime, and is Ready once one has", async () => {
+  test("lists the sockets tried if no runtime answers, and is Ready once one does", async () => {
     const { cluster } = lab;
     const socket = "/run/runtime-to-come.sock";
     await restart({ providerConfig: { runtime: `unix://${socket}` } });

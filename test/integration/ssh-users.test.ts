@@ -108,7 +108,7 @@ describe("a user in the docker group", { timeout: 500_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("makes the node Ready with the missing privileges and the remedy", async () => {
+  test("makes the node Ready, and names the missing privileges and the remedy in a condition", async () => {
     const [status, message] = await privileges(lab.cluster);
     assert.equal(status, "False");
     assert.match(

@@ -15,7 +15,7 @@ const rounds = 16;
 const stepMs = 15;
 const mayHaveRun = /the agent lost its connection to the runtime while starting the container, which may have run$/;
 
-describe("graftlet killed while the runtime starts a container of a task", { timeout: 600_000 }, () => {
+describe("graftlet killed while the runtime starts a container with restart policy Never", { timeout: 600_000 }, () => {
   const { startProxy } = particulars[providerUnderTest()];
   let cluster: Cluster;
   let proxy: RuntimeProxy;

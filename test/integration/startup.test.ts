@@ -59,7 +59,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
   });
   after(async () => cluster?.[Symbol.asyncDispose]());
 
-  test("--version and --help work from source and in the bundle, from which they take under 0.3 s", async () => {
+  test("--version and --help work from source and from the bundle, where they take under 0.3 s", async () => {
     for (const file of [join(project, "src", "main.ts"), built]) {
       assert.match(await must([process.execPath, file, "--version"]), /^Kubernetes v1\.36\.\d+ \(graftlet [\d.]+\)\n$/);
       const help = await must([process.execPath, file, "--help"]);
@@ -80,7 +80,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
     assert.match(await must([process.execPath, alone, "--version"]), /graftlet/);
   });
 
-  test("refuses an invalid command line with one sentence: setting, value, remedy", async () => {
+  test("refuses an invalid command line with one sentence that names setting, value and remedy", async () => {
     const late = (...args: readonly string[]) => [...sound, ...args];
     await refused([], /^graftlet: --kubeconfig is not given: .*; set --kubeconfig to the path of a kubeconfig$/);
     await refused(
@@ -108,7 +108,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
     await refused(withField({ port: 70_000 }), /port.* is 70000: /);
   });
 
-  test("refuses invalid thresholds in the kubelet's words", async () => {
+  test("refuses invalid thresholds with the kubelet's messages", async () => {
     const wrong: readonly (readonly [object, RegExp])[] = [
       [{ evictionHard: { "memory.free": "1Gi" } }, /unsupported eviction signal memory\.free: /],
       [{ evictionHard: { "memory.available": "110%" } }, /memory\.available must be <= 100%: 110%$/],
@@ -177,7 +177,7 @@ describe("start-up of graftlet", { timeout: 900_000 }, () => {
     await refused(sound, /another agent answers on the target's port 10248 \(RuntimeInUse\): stop /);
   });
 
-  test("the bundle, without the API server, warns once, retries, and registers when it is reachable", async () => {
+  test("without an API server, the bundle warns once and retries, and registers once the API server is reachable", async () => {
     await cluster.stopApiServer();
     await using agent = await startGraftlet(cluster, { built: true, untilReady: false });
     const complaints = () =>

@@ -137,7 +137,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a changed file is another pod: the old one terminates within its grace period, then the new one starts", async () => {
+  test("a changed file makes a different pod: the old one terminates within its grace period, then the new one starts", async () => {
     const standing = await mirrorOf("web");
     const changedAt = Date.now();
     write("web.json", manifest("web", { env: "two" }));
@@ -155,7 +155,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a file that is removed and restored unchanged while its pod terminates starts it again", async () => {
+  test("starts a pod again if its file is removed and restored unchanged while the pod terminates", async () => {
     const standing = await mirrorOf("web");
     rmSync(fileOf("web.json"));
     // A node serves no logs of a pod that no file wants any more, as a kubelet: its folder of logs is still there.
@@ -172,7 +172,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("web"));
   });
 
-  test("a file that is removed and restored at once restarts its pod, and counts the restart", async () => {
+  test("restarts a pod and counts the restart if its file is removed and restored at once", async () => {
     write("swift.json", manifest("swift"));
     const standing = await pods.ready(nameOf("swift"));
     rmSync(fileOf("swift.json"));
@@ -187,7 +187,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("swift"));
   });
 
-  test("reports invalid files by log and event, and runs the pods of the others", async () => {
+  test("reports invalid files in the log and in events, and runs the pods of the valid files", async () => {
     write("good.yaml", manifest("good"));
     const bad: Readonly<Record<string, object | string>> = {
       "text.yaml": "a: [b",
@@ -271,7 +271,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("good"));
   });
 
-  test("runs pods from a URL, requested with its header", async () => {
+  test("runs pods from a URL, which is requested with the configured header", async () => {
     let body = JSON.stringify({ apiVersion: "v1", kind: "PodList", items: [manifest("far"), manifest("near")] });
     const server = createServer((request, response) =>
       request.headers["x-key"] === "right" ? response.end(body) : response.writeHead(401).end(),

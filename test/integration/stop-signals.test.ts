@@ -10,7 +10,7 @@ describe("stop signals of containers", () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("a container is stopped by its spec's signal, others by SIGTERM, and the status names the signal", async () => {
+  test("a container is stopped with the signal in its spec, others with SIGTERM, and the status names the signal", async () => {
     const { pods } = lab;
     const script = "trap 'exit 41' USR1; trap 'exit 42' TERM; while :; do sleep 0.1; done";
     await pods.create("signalled", {

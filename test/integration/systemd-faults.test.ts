@@ -11,7 +11,7 @@ import { addTargetUser } from "../harness/target-user.ts";
 
 const Mi = 2 ** 20;
 
-describe("a target with faults in systemd, cgroup driver or hierarchies", { timeout: 900_000 }, () => {
+describe("a target with a faulty systemd, cgroup driver or cgroup hierarchy", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -67,7 +67,7 @@ describe("a target with faults in systemd, cgroup driver or hierarchies", { time
     assert.equal(await there("systemctl", "is-system-running"), "running");
   });
 
-  test("with a bus that denies requests creates slices with systemctl; a new pod waits for the runtime, others keep running", async () => {
+  test("if the bus denies requests, creates slices with systemctl; a new pod waits for the runtime, and others keep running", async () => {
     await pods.create("standing", limited);
     await pods.ready("standing");
     const policy = "/etc/dbus-1/system.d/denied.conf";

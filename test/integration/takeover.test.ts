@@ -343,7 +343,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     });
   });
 
-  test("a kubelet takes over from graftlet in the same way, and graftlet refuses to run next to it", async () => {
+  test("a kubelet takes over from graftlet in the same way, and graftlet refuses to run at the same time", async () => {
     const argv = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
       .split("\0")
       .filter((word) => word !== "");

@@ -123,7 +123,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await clear(pods, ["far"]);
   });
 
-  test("a restart changes no allocation, also with another policy", async () => {
+  test("a restart changes no allocation, even with another policy", async () => {
     const { pods } = lab;
     const before = containerId(await pods.ready("again"));
     await restart(configOf("restricted", "pod"));

@@ -70,7 +70,7 @@ describe("network: auto on a machine whose Docker Engine runs the pods", { timeo
     assert.match(message, /When the node was created, nft does not work on the target: install nftables/);
   });
 
-  test("an isolated node stays isolated, whether or not the chart says so", async () => {
+  test("an isolated node stays isolated, whether or not the chart sets it", async () => {
     await drain();
     await edge.install("--set=nodes[0].ssh.network=isolated");
     const rights = () => lab.cluster.mustKubectl(["get", "clusterrole", "-oname"]);

@@ -9,7 +9,7 @@ import { startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { type BothWays, bothWays, distances } from "./helm/tunnel-ways.ts";
 import { placed } from "./helm/workload.ts";
 
-describe("network: tunneled in a guest: kube-proxy by IPVS, netem", {
+describe("network: tunneled in a guest: kube-proxy in IPVS mode, netem", {
   timeout: 1_500_000,
 }, () => {
   let lab: TunnelLab;
@@ -71,7 +71,7 @@ describe("network: tunneled in a guest: kube-proxy by IPVS, netem", {
     ["ipvs", "nftables"],
     ["nftables", "ipvs"],
   ] as const)
-    test(`kube-proxy by ${mode} on another node follows pods that become ready, terminate and are created`, async (t) => {
+    test(`kube-proxy in ${mode} mode on another node follows pods that become ready, terminate and are created`, async (t) => {
       const { cluster } = lab;
       const [first, second] = [`first-${mode}`, `second-${mode}`];
       const there = { name: "there", address: (await addressOf(cluster, "there")) ?? "" };
@@ -105,7 +105,7 @@ describe("network: tunneled in a guest: kube-proxy by IPVS, netem", {
       await cluster.mustKubectl(["delete", "pod", second]);
     });
 
-  describe("delay and packet loss by netem between the cluster and the machine", () => {
+  describe("delay and packet loss, simulated by netem, between the cluster and the machine", () => {
     before(async () => {
       await leadThrough(guest, lab);
       await ways.answer();

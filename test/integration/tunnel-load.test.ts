@@ -205,7 +205,7 @@ describe("network: tunneled under load", { timeout: 900_000 }, () => {
     assert.equal((await lab.inside("far", get(`http://web/hostname`))).text, "web");
   });
 
-  test("after a kill of graftlet's Pod only the Service's own pods answer until its endpoints name the next address", async (t) => {
+  test("after graftlet's Pod is killed, only the Service's own pods answer until its endpoints name the next address", async (t) => {
     const { cluster } = lab;
     const before = await published();
     const answers = new Set<string>();
@@ -233,7 +233,7 @@ describe("network: tunneled under load", { timeout: 900_000 }, () => {
     assert.deepEqual([...answers].filter(Boolean), ["far"]);
   });
 
-  test("a minute without the link ends connections, and both directions work within five seconds of its return", async (t) => {
+  test("a link outage of a minute ends connections, and both directions work within five seconds once the link is back", async (t) => {
     const { cluster, edge } = lab;
     await edge.unplug();
     await new Promise((resolve) => setTimeout(resolve, 60_000));

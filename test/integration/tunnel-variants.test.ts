@@ -29,7 +29,7 @@ describe("network: tunneled over long distances, and with another kube-proxy", {
       if (loss) assert.ok((await loss.mend()) > 10);
     });
 
-  test("pods of two tunneled nodes reach Services whose pods are on the other", async () => {
+  test("pods of two tunneled nodes reach Services whose pods are on the other node", async () => {
     const { cluster } = lab;
     const second = "edge-second";
     await runOnFurtherNodes(lab, [second], tunneled, "tunneled");
@@ -44,7 +44,7 @@ describe("network: tunneled over long distances, and with another kube-proxy", {
     }
   });
 
-  test("Services on the machine answer pods and processes of the cluster's nodes with kube-proxy by nftables", async () => {
+  test("with kube-proxy in nftables mode, Services on the machine answer pods and processes on the cluster's nodes", async () => {
     const { cluster } = lab;
     await ways.answer();
     await proxyByNftables(cluster);

@@ -152,7 +152,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.ok([7, 28].includes(code), String(code));
   });
 
-  test("the release's account publishes its own Pod for its own nodes and nothing else", async () => {
+  test("the release's account may publish only its own Pod, and only for its own nodes", async () => {
     const { cluster } = lab;
     const [slice] = await slicesOf("there");
     assert.ok(slice);
@@ -216,7 +216,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     }
   });
 
-  test("follows a Service that is created, changed and deleted at once", async () => {
+  test("follows at once when a Service is created, changed or deleted", async () => {
     const { cluster } = lab;
     await cluster.apply([service("late", { clusterIP: "10.96.9.9" })]);
     const answers = async () => (await inside("far", `${get("http://10.96.9.9/hostname")} --max-time 1`)).code === 0;
@@ -247,7 +247,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.equal(await said("far", get("http://web/hostname")), "web");
   });
 
-  test("a broken link ends connections; everything works within five seconds of its return", async () => {
+  test("a broken link ends connections; everything works within five seconds once the link is back", async () => {
     const { cluster, edge } = lab;
     await edge.unplug();
     await new Promise((resolve) => setTimeout(resolve, 3_000));
@@ -292,7 +292,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.deepEqual([...heard].toSorted(), ["there: far", "web: web"]);
   });
 
-  test("with serviceNamespaces, pods reach the API server and DNS, and no Services of other namespaces", async () => {
+  test("with serviceNamespaces, pods reach the API server and DNS, but no Services in other namespaces", async () => {
     const { cluster } = lab;
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].ssh.serviceNamespaces={elsewhere}"]);
     await cluster.waitFor(
@@ -317,7 +317,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("uninstall with drain removes the tunnel completely, also after graftlet was killed", async () => {
+  test("uninstall with drain removes the tunnel completely, even after graftlet was killed", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=onUninstall=drain"]);
     await lab.cluster.waitFor("the rules", async () => (await rules()).includes("redirect to"), 60_000);
     await releaseOf(lab).kill();

@@ -57,7 +57,7 @@ describe("user namespaces", { timeout: 900_000 }, () => {
     assert.deepEqual(features, [true, true, true]);
   });
 
-  test("gives each pod its own range, in which root is no user of the target", async () => {
+  test("gives each pod its own range, in which root is mapped to no user of the target", async () => {
     const { pods, cluster } = lab;
     await pods.create("one", namespaced());
     await pods.create("two", namespaced({ securityContext: { runAsUser: 1000, runAsGroup: 1000 } }));
@@ -170,7 +170,7 @@ describe("user namespaces", { timeout: 900_000 }, () => {
     await end("bogus");
   });
 
-  test("a pod keeps its range across a restart of graftlet, also in containers that start later", async () => {
+  test("a pod keeps its range across a restart of graftlet, even in containers that start later", async () => {
     const { pods, cluster, agent } = lab;
     await pods.create("kept", namespaced({ containers: [shell(untilEnded)] }));
     const pod = await pods.ready("kept");

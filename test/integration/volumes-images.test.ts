@@ -32,7 +32,7 @@ describe("image volumes", { concurrency: 4 }, () => {
     assert.match(imageRefs?.[0] ?? "", /^sha256:[0-9a-f]{64}$/);
   });
 
-  test("a missing image keeps only its own container waiting, as a container's image does", async (t) => {
+  test("a missing volume image keeps only its own container waiting, like a missing container image", async (t) => {
     const { pods, cluster } = lab;
     if (cluster.provider !== "cri") return t.skip("the pod is held");
     const reference = "registry.k8s.io/e2e-test-images/no-such-image:1";

@@ -31,7 +31,7 @@ async function evicted(name: string, spec: SpecDraft, message: string): Promise<
 }
 
 describe("limits of local ephemeral storage", { concurrency: 4 }, () => {
-  test("evicts the pod of an emptyDir over its sizeLimit, with its data, and keeps the object", async () => {
+  test("evicts a pod whose emptyDir exceeds its sizeLimit, deletes the data, and keeps the API object", async () => {
     const { cluster, pods } = lab;
     const volumes = [
       { name: "small", emptyDir: { sizeLimit: "2Mi" } },
@@ -61,7 +61,7 @@ describe("limits of local ephemeral storage", { concurrency: 4 }, () => {
     assert.equal((await cluster.mustKubectl(["exec", "within", "--", "ls", "/v"])).trim(), "it");
   });
 
-  test("evicts the pod of a container whose writable layer exceeds its limit", () =>
+  test("evicts a pod if a container's writable layer exceeds its limit", () =>
     evicted(
       "layer",
       { containers: [filling("/it", 12, limit("8Mi")), limit("64Mi")] },

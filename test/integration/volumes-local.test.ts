@@ -144,7 +144,7 @@ test("creates, adopts, updates and removes volumes of every kind on this machine
   assert.deepEqual(await readdir(`${rootDir}/pods`), []);
 });
 
-test("changes the group of a tree, of files and directories but not links; does not walk it if the root has the group already", async () => {
+test("changes the group of files and directories in a tree, but not of links; does not walk the tree if its root already has the group", async () => {
   const tree = `${directory}/tree`;
   const outside = `${directory}/outside`;
   await mkdir(`${tree}/sub dir`, { recursive: true, mode: 0o700 });

@@ -211,7 +211,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     await pods.remove("multiplied");
   });
 
-  test("projected: has a valid token, its CA, the namespace and pod fields", async () => {
+  test("projected: contains a valid token, its CA, the namespace and pod fields", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("part", { m: "map" }), secret("part", { s: "secret" })]);
     const sources = [
@@ -285,7 +285,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     assert.ok(!lab.agent.log().includes(held));
   });
 
-  test("downwardAPI: has the pod's fields and its containers' resources, and follows labels and annotations", async () => {
+  test("downwardAPI: contains the pod's fields and its containers' resources, and follows labels and annotations", async () => {
     const { pods, cluster } = lab;
     const items = [
       { path: "labels", fieldRef: { fieldPath: "metadata.labels" } },
@@ -320,7 +320,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     assert.equal(statusOf(await pods.ready("downward"))?.restartCount, 0);
   });
 
-  test("keeps the content of an immutable object when others of the volume change", async () => {
+  test("keeps the content of an immutable object when other objects in the volume change", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("rock", { a: "1" }, { immutable: true }),

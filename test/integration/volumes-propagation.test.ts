@@ -65,7 +65,7 @@ describe("mount propagation", { concurrency: 4 }, () => {
     assert.deepEqual(podMounts(cluster, pod), []);
   });
 
-  test("HostToContainer shows later mounts of the machine, also by subPath; unmounting the pod's leaves the machine's", async () => {
+  test("HostToContainer shows later mounts of the machine, also by subPath; unmounting them in the pod leaves the machine's mounts", async () => {
     const { cluster, pods } = lab;
     await pods.create("later", {
       volumes: [{ name: "host", hostPath: { path: shared } }],
@@ -105,7 +105,7 @@ describe("mount propagation", { concurrency: 4 }, () => {
     assert.equal(output, `/host${shared}\n`);
   });
 
-  test("mounts recursively read-only if the runtime supports it, and otherwise rejects it in the kubelet's words", async () => {
+  test("mounts recursively read-only if the runtime supports it, and otherwise rejects it with the kubelet's message", async () => {
     const { cluster, pods } = lab;
     const below = join(shared, "before");
     await onMachine("mount", "-t", "tmpfs", "tmpfs", below);

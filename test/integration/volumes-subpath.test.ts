@@ -102,7 +102,7 @@ describe("subPath mounts", { concurrency: 4 }, () => {
     ["a file in place of a directory", "touch it", "it/x", "prepare subPath"],
   ];
   for (const [index, [what, script, subPath, step]] of refused.entries())
-    test(`${what} prevents a container's start, in the kubelet's words, until it is removed`, async () => {
+    test(`${what} prevents a container's start, with the kubelet's message, until it is removed`, async () => {
       const { cluster, pods } = lab;
       const name = `refused-${index}`;
       await pods.create(name, {

@@ -86,7 +86,7 @@ describe("input that leads out of a volume", () => {
   });
 });
 
-test("without disk space new pods wait with a reason, running ones are unaffected, and all recover", async () => {
+test("without disk space, new pods wait with a reason, running ones are unaffected, and all recover", async () => {
   const { kubeletRoot } = cluster.layout;
   const text = (letter: string) => letter.repeat(50_000);
   await cluster.apply([configMap("standing", { key: text("a") }), configMap("late", { key: text("b") })]);

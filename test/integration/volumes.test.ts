@@ -166,7 +166,7 @@ describe("emptyDir volumes, hostPath volumes and fsGroup", { concurrency: 4 }, (
     await lab.pods.ready("wrong-directory");
   });
 
-  test("rejects writes to a read-only mount and to objects", async () => {
+  test("rejects writes to a read-only mount and to volumes of API objects", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("fixed", { key: "value" }), secret("fixed", { key: "value" })]);
     mkdirSync(join(folder, "kept"));

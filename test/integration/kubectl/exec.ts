@@ -117,7 +117,7 @@ export function execTests(lab: () => Lab): void {
     });
   }
 
-  test("kubectl exec into an ended container names it", async () => {
+  test("kubectl exec into a container that has ended names the container", async () => {
     const { cluster, pods } = lab();
     await pods.create("over", { restartPolicy: "Never", containers: [{ command: ["true"] }] });
     await pods.outputOf("over");

@@ -128,7 +128,7 @@ export function logTests(lab: () => Lab): void {
       assert.deepEqual(all.split(/(?=main|preparing)/).sort(), ["main\n", "preparing\nprepared\n"]);
     });
 
-    test("reports what a container without a log yet is waiting for", async () => {
+    test("reports what a container is waiting for if it has no log yet", async () => {
       const { pods } = lab();
       await pods.create("creating", {
         volumes: [{ name: "settings", configMap: { name: "never-there" } }],

@@ -40,7 +40,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("endpoints serve the flags and the status of the process, also through the API server", async () => {
+    test("endpoints serve the flags and the status of the process, directly and through the API server", async () => {
       const { cluster } = lab();
       const byKubectl = (path: string) =>
         cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy${path}`]);
@@ -55,7 +55,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       assert.deepEqual(paths, ["/configz", "/debug", "/flagz", "/healthz", "/metrics"]);
     });
 
-    test("endpoints refuse requests in the kubelet's words", async () => {
+    test("endpoints refuse requests with the kubelet's messages", async () => {
       const { status } = await callers().ask("/no/such/path", callers().admin);
       assert.equal(status, 404);
       assert.deepEqual(await callers().ask("/containerLogs/default/absent/main", callers().admin), {
@@ -117,7 +117,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       }
     });
 
-    test("endpoints allow no access beyond their area, however a path is spelled", async () => {
+    test("permission for one endpoint gives access to no other, however a path is spelled", async () => {
       for (const path of [
         "/healthz/../pods",
         "/healthz/..%2fpods",
