@@ -55,8 +55,11 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     const objects = await rendered();
     const of = (resource: string) => rulesOf(objects).filter(({ resources }) => resources?.includes(resource));
     const unnamed = (rules: readonly V1PolicyRule[]) =>
-      rules.flatMap(({ resourceNames, verbs }) => (resourceNames ? [] : verbs)).toSorted();
-    assert.deepEqual(unnamed(of("graftednodes")), ["get", "list", "patch", "watch"]);
+      [...new Set(rules.flatMap(({ resourceNames, verbs }) => (resourceNames ? [] : verbs)))].toSorted();
+    assert.deepEqual(unnamed(of("graftednodes")), ["create", "delete", "get", "list", "patch", "watch"]);
+    const shownNot = rulesOf(await rendered("nodeObjects=false"));
+    const fewer = shownNot.filter(({ resources }) => resources?.includes("graftednodes"));
+    assert.deepEqual(unnamed(fewer), ["get", "list", "patch", "watch"]);
     assert.deepEqual(unnamed(of("graftednodes/status")), ["patch"]);
     assert.deepEqual(unnamed(of("secrets")), ["create", "get", "list", "patch", "watch"]);
     assert.deepEqual(unnamed(of("services")), ["create", "get", "patch"]);

@@ -168,7 +168,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
     ["nodes[0].identity=serviceAccount", "rbac.namespaces[0]=shop", "rbac.allNamespaces=true"],
     /rbac\.allNamespaces and rbac\.namespaces exclude each other/,
   ],
-  [["platform=gke"], /'\/platform': value must be one of '', 'eks', 'openshift'/],
+  [["platform=gce"], /'\/platform': value must be one of '', 'aks', 'eks', 'gke', 'k3s', 'openshift', 'rke2'/],
   [["servingCertificateSigner=serving"], /'\/servingCertificateSigner': 'serving' does not match pattern/],
   [
     ["platform=eks", "rbac.namespaces[0]=shop", "fleet.enabled=true", "fleet.nodeNames[0]=edge-*"],

@@ -120,7 +120,7 @@ describe("identity: serviceAccount with only the chart's RBAC", { timeout: 600_0
     });
     const { code, stdout, stderr } = await helmTest();
     assert.equal(code, 1, stderr);
-    assert.match(stdout, /^node node-1: the pod ran, but its log came back as 500 .*kubectl certificate approve /);
+    assert.match(stdout, /^node node-1: the pod ran, but reading its log returned 500 .*kubectl certificate approve /);
   });
 
   test("registers the node, and requests its serving certificate as the account", async () => {
