@@ -40,7 +40,7 @@ export interface FleetConfig {
 }
 
 export interface FleetObject {
-  /** The object for messages, such as `GraftedNode edge-1`. */
+  /** How messages refer to the object, for example `GraftedNode edge-1`. */
   readonly title: string;
   /** The Secret for the node's certificates. */
   readonly certificateSecret: string;

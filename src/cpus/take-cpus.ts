@@ -106,7 +106,7 @@ function takeCaches(taking: Taking): void {
   }
 }
 
-/** Levels down to NUMA nodes. */
+/** Topology levels from the outermost down to NUMA nodes. */
 export function nodeLevels(topology: CpuTopology): readonly CpuLevel[] {
   return outerLevels(topology)[0] === "numaNode" ? ["numaNode"] : ["socket", "numaNode"];
 }

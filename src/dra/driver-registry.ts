@@ -93,7 +93,7 @@ export function createDraDriverRegistry(deps: DriverRegistryDeps) {
   };
   return {
     handler,
-    /** Client of the driver's newest plugin, if possible a connected one. @throws unavailable, in the kubelet's words. */
+    /** Returns the client of the driver's newest plugin, preferring a connected one. @throws unavailable, in the kubelet's words. */
     driver(name: string): DraDriverClient {
       if (name === "") throw new CodedError("invalid_argument", "DRA driver name is empty");
       const known = pluginsOf(name);

@@ -30,7 +30,7 @@ export interface PublisherDeps extends ClockAndLog {
   /** Owner of the slices; read once. */
   readonly owner: (signal: AbortSignal) => Promise<SliceOwner>;
   readonly services: ServiceSource;
-  /** Headless Services, through which the cluster cannot reach pods of the node; absent if graftlet does not watch them. */
+  /** Headless Services; the cluster cannot reach this node's pods through them. Absent if graftlet does not watch them. */
   readonly headless: ServiceSource | undefined;
   /** Returns true if graftlet's permissions allow it to publish pods of a Service. */
   readonly mayPublish: (service: Service) => boolean;

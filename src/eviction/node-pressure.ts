@@ -183,7 +183,7 @@ function reclaimSteps(
   return name.startsWith("nodefs.") ? [] : [containers, images];
 }
 
-/** Creates a decider without pressure. @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod: how long a
+/** Creates a decider that starts without pressure. @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod: how long a
  *  condition stays after its threshold is no longer met.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-conditions */
 export function createDecider(transitionMs: number) {

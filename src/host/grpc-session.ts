@@ -98,7 +98,7 @@ export interface SocketCall<Request, Response> {
   readonly method: GrpcMethod<Request, Response>;
   readonly request: Request;
   readonly userAgent: string;
-  /** Timeout for connecting and the response, milliseconds. */
+  /** Timeout for connecting and receiving the response, milliseconds. */
   readonly limitMs: number;
   /** Limits of the response. */
   readonly limits: DecodeLimits;

@@ -80,7 +80,7 @@ export function createReachability(deps: ReachabilityDeps): Runnable {
   };
 }
 
-/** Reasons that may resolve themselves for a new route. */
+/** Reasons of failures that may clear up by themselves shortly after the start, once the route to the node works. */
 const routeReasons: readonly ReachableState["reason"][] = ["NoRoute", "Timeout"];
 
 /** Waits `ms` milliseconds, or until the pending certificate request is approved. */

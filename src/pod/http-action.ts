@@ -9,7 +9,7 @@ import { canonicalHeaderName } from "../lib/http-header.ts";
 export type HttpGet = Wire<V1HTTPGetAction>;
 
 /** The first request of an HTTP probe or hook, with default User-Agent and Accept headers.
- *  @param host the action's, otherwise the pod's address. @throws Error with Go's text for an invalid URL.
+ *  @param host the action's host, or the pod's address if it has none. @throws Error with Go's text for an invalid URL.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
 export function httpActionRequest(action: HttpGet, host: string, port: number, from: HttpRequest["from"]): HttpRequest {
   const headers = headersOf(action);

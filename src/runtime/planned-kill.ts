@@ -28,7 +28,7 @@ export interface ContainerFacts {
   readonly podCgroupIsStale: boolean;
 }
 
-/** @param restarts the container will be restarted, as the event says.
+/** @param restarts whether the container will be restarted, which the event mentions.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function killForFailedProbe(
   what: "Container" | "Init container",

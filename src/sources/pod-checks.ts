@@ -115,5 +115,5 @@ function checkVolumes({ volumes = [] }: PodSpec): ReadonlySet<string> {
 
 function checkHostPath(path: string | undefined, field: string): void {
   if (path === undefined) throw refused(field, "is missing: set a path of the machine");
-  if (path.split("/").includes("..")) throw refused(field, "contains ..: set the path without it");
+  if (path.split("/").includes("..")) throw refused(field, 'contains "..": use a path without it');
 }

@@ -11,7 +11,7 @@ export interface Series {
   readonly type: "counter" | "gauge";
   /** True for settings, which have no timestamp. */
   readonly timeless?: true;
-  /** Labels in addition to those of the row, each with a value; undefined values are omitted. */
+  /** The values, each with its labels in addition to the row's; undefined values are omitted. */
   readonly values: (row: MetricRow, sample: Sample) => readonly Value[];
 }
 

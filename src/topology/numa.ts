@@ -41,7 +41,7 @@ export function parseNumaTopology(lines: readonly string[]): NumaTopology {
   const ids = [...(nodes.size > 0 ? nodes : sockets)].sort((a, b) => a - b);
   const complete = nodes.size > 0 && ids.every((id) => rows.get(id)?.length === ids.length);
   if (!complete) return { ids, distances: undefined };
-  // A row has a distance for each node, in the order of their numbers.
+  // Each row lists the distance to every node, ordered by node number.
   const distancesOf = (id: number) => new Map((rows.get(id) ?? []).map((distance, at) => [ids[at] ?? at, distance]));
   return { ids, distances: new Map(ids.map((id) => [id, distancesOf(id)])) };
 }

@@ -21,7 +21,7 @@ export async function inspectOwn(
   return found;
 }
 
-/** Lists sandboxes or containers of this node, including ended ones. @param labels further labels to match. */
+/** Lists sandboxes or containers of this node, including exited ones. @param labels additional labels to match. */
 export function listOwn(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   type: string,

@@ -328,7 +328,7 @@ async function applyDriverFSGroup(
   });
 }
 
-/** Default lifetime of a token, seconds: the API server's. */
+/** Default lifetime of a token in seconds, the same as the API server's. */
 const defaultTokenSeconds = 3_600;
 
 /** Service account tokens that a driver requests, by audience, as one entry of its volume context; empty if it requests none.

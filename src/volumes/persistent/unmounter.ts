@@ -32,7 +32,7 @@ export interface PersistentVolumeUnmounter {
   /** Names that a volume may have in the Node's status, to report it as in use; absent if volumes of this type are not attached to
    *  nodes. */
   readonly attachedNames?: (id: string) => readonly string[];
-  /** Unpublishes a pod's volumes of this type, if that takes more than unmounting. @returns directories that must stay. */
+  /** Unpublishes a pod's volumes of this type; absent if unmounting is enough. @returns directories that must stay. */
   readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly RetainedDirectory[]>;
   /** Removes leftovers of set-ups and removals that an earlier process did not finish. */
   readonly removeIncomplete?: (deps: UnmounterDeps, signal: AbortSignal) => Promise<void>;

@@ -98,7 +98,7 @@ test("killed at any step of a start, the next process starts the pod, or removes
   }
 });
 
-test("killed at any step of a pod's end, the next process removes the rest", async () => {
+test("after a kill at any step of a pod's teardown, the next process removes what is left", async () => {
   for (let steps = 0; ; steps++) {
     const bench = bound();
     const first = bench.start();

@@ -18,7 +18,7 @@ test("uses cri-dockerd's names and parses them", () => {
   assert.deepEqual(parseContainerName(`/${container}`), { name: "main", attempt: 3 });
 });
 
-test("ignores the suffix of a taken name", () => {
+test("ignores the suffix that is added when a name is already taken", () => {
   assert.deepEqual(parseSandboxName(`${sandboxName(pod)}_00ffab12`), pod);
 });
 
