@@ -31,7 +31,7 @@ export interface NodeDemand {
 }
 
 /** Number of nodes above which a resource is not aligned: there are 2ⁿ sets of n nodes. */
-export const maxNodesOfHints = 16;
+const maxNodesOfHints = 16;
 
 /** Returns hints for each set of nodes that can satisfy a request. Sets with as few nodes as an idle machine would need are preferred.
  *  @returns undefined, which means any nodes, for a resource of too many nodes.

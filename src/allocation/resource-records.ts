@@ -55,7 +55,7 @@ export async function readRecords(
 }
 
 /** Atomically replaces the record file. */
-export async function writeRecords(
+async function writeRecords(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
   pods: ReadonlyMap<string, ResourceRecord>,

@@ -54,7 +54,7 @@ export async function runEnrol(options: EnrolCommandOptions): Promise<void> {
 }
 
 /** The script for a machine, with its variables. Pure. */
-export function enrolmentScript(variables: Readonly<Record<string, string>>): string {
+function enrolmentScript(variables: Readonly<Record<string, string>>): string {
   const lines = Object.entries(variables).map(([name, value]) => `${name}=${quoted(value)}`);
   return `#!/bin/sh\n${lines.join("\n")}\n${programText("src/commands/enrol.sh").trimEnd()}`;
 }

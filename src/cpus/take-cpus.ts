@@ -52,7 +52,7 @@ function steps(taking: Taking): readonly (() => void)[] {
 }
 
 /** NUMA nodes and sockets, the larger parts of the machine first. */
-export function outerLevels({ count }: CpuTopology): readonly ["numaNode", "socket"] | ["socket", "numaNode"] {
+function outerLevels({ count }: CpuTopology): readonly ["numaNode", "socket"] | ["socket", "numaNode"] {
   return count.socket >= count.numaNode ? ["numaNode", "socket"] : ["socket", "numaNode"];
 }
 

@@ -21,7 +21,7 @@ export function canonicalHeaderName(name: string): string {
 }
 
 /** True if one of the comma-separated values contains the token, ignoring case. */
-export function hasToken(values: readonly string[] | undefined, wanted: string): boolean {
+function hasToken(values: readonly string[] | undefined, wanted: string): boolean {
   return (values ?? []).some((value) => value.split(",").some((item) => trimBlanks(item).toLowerCase() === wanted));
 }
 

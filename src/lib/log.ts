@@ -80,7 +80,7 @@ function standardErrorStream(): DestinationStream {
 }
 
 /** A destination that also passes each line (redacted JSON) to a reader. */
-export function readBy(read: ((line: string) => void) | undefined, destination: DestinationStream): DestinationStream {
+function readBy(read: ((line: string) => void) | undefined, destination: DestinationStream): DestinationStream {
   if (!read) return destination;
   return {
     write(line) {

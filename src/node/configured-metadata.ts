@@ -15,10 +15,10 @@ export interface ConfiguredMetadataSource {
 }
 
 /** Annotation of a Node with the keys of the labels and annotations that the configuration has set, as JSON. */
-export const keysAnnotation = "graftlet.dev/configured";
+const keysAnnotation = "graftlet.dev/configured";
 /** Annotation of a Node with the taints that the configuration has set: `key:effect`, separated by commas. It is separate because a node
  *  may not write its own taints; the writer of the taints also writes this record. */
-export const taintsAnnotation = "graftlet.dev/configured-taints";
+const taintsAnnotation = "graftlet.dev/configured-taints";
 
 type Keys = Readonly<Record<"labels" | "annotations", readonly string[]>>;
 type Changes = Readonly<Record<string, string | null>>;

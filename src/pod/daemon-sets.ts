@@ -10,7 +10,7 @@ export type DaemonSets = "none" | "selected" | "all";
 export const daemonSetsAnnotation = "graftlet.dev/daemon-sets";
 
 /** Annotation of a pod template: `"true"` selects its pods, `"false"` excludes pods that would be selected. */
-export const runAnnotation = "graftlet.dev/run";
+const runAnnotation = "graftlet.dev/run";
 
 /** Directories below a node's root directory that node plugins use. */
 const pluginDirectories = ["plugins", "plugins_registry", "device-plugins"];

@@ -11,7 +11,7 @@ const labelValueShape = /^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$/;
 const keyShape = new RegExp(`^(${dnsLabel}(\\.${dnsLabel})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`);
 
 /** True if a text is a valid name of a container, a volume or a namespace. */
-export function isDnsLabel(text: string): boolean {
+function isDnsLabel(text: string): boolean {
   return text.length <= 63 && labelShape.test(text);
 }
 

@@ -98,7 +98,7 @@ export type MirrorAction =
   | undefined;
 
 /** Returns the next action for the pod of one name. */
-export function nextAction(
+function nextAction(
   {
     desired: pods,
     manager,

@@ -38,7 +38,7 @@ export function codedDockerError(error: unknown, socket: string, signal: AbortSi
 }
 
 /** Returns the HTTP status of an error response, as dockerode reports it; undefined for other errors. */
-export function httpStatus(error: unknown): number | undefined {
+function httpStatus(error: unknown): number | undefined {
   const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
   return typeof status === "number" ? status : undefined;
 }

@@ -49,7 +49,7 @@ async function snapshotterRoot(parts: Parts, sandbox: string, signal: AbortSigna
 /** Parses a container's mount table and returns containerd's directory: the part of the root mount's `upperdir` before the
  *  snapshotter's directory. Undefined if the root is not a snapshotter's overlay. Pure.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
-export function parseSnapshotterRoot(table: string): string | undefined {
+function parseSnapshotterRoot(table: string): string | undefined {
   const root = boundedLines(table).find((line) => line.split(" ")[4] === "/");
   const [fsType, , options = ""] = root?.split(" - ")[1]?.split(" ") ?? [];
   if (fsType !== "overlay") return undefined;

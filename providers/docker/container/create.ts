@@ -121,7 +121,7 @@ async function checkTarget(parts: DockerParts, { linux }: ContainerConfig, signa
 
 /** Process settings of a CRI container; the image's entrypoint, arguments, directory and user if the request has none. The image's health
  *  check is disabled: the kubelet runs the pod's probes. */
-export function containerSettings(config: ContainerConfig): ContainerCreateOptions {
+function containerSettings(config: ContainerConfig): ContainerCreateOptions {
   const { command, args, workingDir } = config;
   const stopSignal = signalName(config.stopSignal);
   const user = containerUser(LinuxContainerSecurityContext.fromPartial(config.linux?.securityContext ?? {}));

@@ -27,7 +27,7 @@ const errorPatterns: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** Returns the errno, such as `ENOENT`, that a command or sshd reports in its last line with a known message. */
-export function errnoOfMessage(output: string): string | undefined {
+function errnoOfMessage(output: string): string | undefined {
   const lines = output.trimEnd().split("\n").reverse();
   for (const line of lines) {
     const found = errorPatterns.find(([pattern]) => pattern.test(line.trim()));

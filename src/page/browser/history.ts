@@ -1,7 +1,7 @@
 import type { Measure } from "../messages.ts";
 
 /** Plotted metrics. */
-export const plottedMetrics = ["cpu", "memory", "rx", "tx", "disk"] as const;
+const plottedMetrics = ["cpu", "memory", "rx", "tx", "disk"] as const;
 export type Metric = (typeof plottedMetrics)[number];
 
 /** Samples of one node, pod or container, oldest first; `rx` and `tx` in bytes per second. */
