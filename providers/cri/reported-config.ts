@@ -26,7 +26,7 @@ interface ReportedConfig {
   };
 }
 
-/** Reads the runtime's configuration from its verbose status; undefined if that contains none as JSON. */
+/** Reads the runtime's configuration from its verbose status; undefined if the status has no configuration in JSON form. */
 export async function readReportedConfig(
   runtime: GrpcChannel,
   signal: AbortSignal,

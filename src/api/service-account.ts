@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { AccessFile } from "./kubeconfig.ts";
+import { claimsOf } from "./token-signers.ts";
 
 /** Mount path of a Pod's service account. */
 const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -58,14 +59,15 @@ export function serviceAccount(
 /** Reads the private claims of a service account token, which it does not verify.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims */
 function accountOf(tokenFile: string): { readonly name: string; readonly uid: string } | undefined {
+  let token: string;
   try {
-    const payload = readFileSync(tokenFile, "utf8").split(".")[1] ?? "";
-    const claims = JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as TokenClaims;
-    const { name, uid } = claims["kubernetes.io"]?.serviceaccount ?? {};
-    return typeof name === "string" && typeof uid === "string" ? { name, uid } : undefined;
+    token = readFileSync(tokenFile, "utf8");
   } catch {
     return undefined;
   }
+  const claims: TokenClaims = claimsOf(token.split(".")[1] ?? "") ?? {};
+  const { name, uid } = claims["kubernetes.io"]?.serviceaccount ?? {};
+  return typeof name === "string" && typeof uid === "string" ? { name, uid } : undefined;
 }
 
 interface TokenClaims {

@@ -38,11 +38,17 @@ function partsOf(token: string): { readonly head: string; readonly payload: stri
 
 /** True for the payload of a token that has an issuer and has not expired. */
 function isUnexpired(payload: string, now: number): boolean {
+  const claims = claimsOf(payload);
+  if (!claims || !("iss" in claims)) return false;
+  return "exp" in claims && typeof claims.exp === "number" && claims.exp * 1000 > now;
+}
+
+/** Decodes the payload of a JWT, which it does not verify; undefined if that is no JSON object. */
+export function claimsOf(payload: string): object | undefined {
   try {
     const claims: unknown = JSON.parse(Buffer.from(payload, "base64url").toString("utf8"));
-    if (typeof claims !== "object" || claims === null || !("iss" in claims)) return false;
-    return "exp" in claims && typeof claims.exp === "number" && claims.exp * 1000 > now;
+    return typeof claims === "object" && claims !== null ? claims : undefined;
   } catch {
-    return false;
+    return undefined;
   }
 }

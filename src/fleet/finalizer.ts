@@ -16,7 +16,7 @@ export async function addFinalizer(client: ApiClient, object: GraftedNode, signa
 /** Removes graftlet's finalizer. The cluster then deletes the object, unless it has other finalizers. */
 export async function removeFinalizer(client: ApiClient, object: GraftedNode, signal: AbortSignal): Promise<void> {
   const path = graftedNodePath(object.metadata.namespace, object.metadata.name);
-  // Applying to an object that is gone would create it, which the account is not allowed to do.
+  // Applying to an object that is gone would fail.
   const now = await ignoreNotFound(client.get<GraftedNode>(path, { signal }));
   if (now?.metadata.uid === object.metadata.uid) await applyFinalizers(client, object, [], signal);
 }

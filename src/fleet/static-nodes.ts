@@ -4,7 +4,7 @@ import { createReflector } from "../api/reflector.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { createFailureLog } from "../lib/retry.ts";
+import { createFailureLog, retryUntilDone } from "../lib/retry.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { ObjectMeta } from "../objects.ts";
@@ -13,7 +13,7 @@ import { isHeld, removeFinalizer } from "./finalizer.ts";
 import { type GraftedNode, graftedNodeKind, graftedNodePath, isDeleted, staticLabel } from "./grafted-node.ts";
 import { createStatusWriter } from "./member-status.ts";
 
-/** A node of the process's configuration. */
+/** A node of the process's configuration, and its reports. */
 export interface StaticNode {
   readonly config: Pick<NodeConfig, "nodeName" | "provider" | "providerConfig">;
   readonly report: ReportedNode;
@@ -43,29 +43,15 @@ const minIntervalMs = 1_000;
 export function createStaticNodes(deps: StaticNodesDeps): Runnable {
   const { client, namespace, release, nodes, clock, log } = deps;
   const shown = new Map(nodes.map((node) => [node.config.nodeName, createShownNode(deps, node)]));
-  const leftovers = createFailureLog(
-    log,
-    "cannot delete the GraftedNode of a node that is no longer configured; retrying",
-  );
-  const withdrawLeftover = async (object: GraftedNode, signal: AbortSignal) => {
-    while (!signal.aborted) {
-      try {
-        await withdraw(client, object, signal);
-        return leftovers.succeeded();
-      } catch (error) {
-        if (signal.aborted) return;
-        leftovers.failed(error);
-      }
-      await clock.sleep(retryMs, signal).catch(() => undefined);
-    }
-  };
+  const message = "cannot delete the GraftedNode of a node that is no longer configured; retrying";
+  const retry = { message, delayMs: () => retryMs, clock, log };
   return {
     name: "static nodes",
     async run(signal) {
       const follow = (object: GraftedNode) => {
         const node = shown.get(object.metadata.name);
         if (node) node.changed(object);
-        else void withdrawLeftover(object, signal);
+        else void retryUntilDone(retry, () => withdraw(client, object, signal), signal);
       };
       const objects = createReflector<GraftedNode>({
         client,
@@ -151,7 +137,8 @@ function createShownNode(deps: StaticNodesDeps, { config, report }: StaticNode) 
   };
 }
 
-/** The object that shows a node of the configuration, for a server-side apply. It names no Secret, so that nobody could log in with it. */
+/** The object that shows a node of the configuration, for a server-side apply. It references no Secret, because
+ *  graftlet does not log in with it. */
 function staticObject(
   { release, owner }: StaticNodesDeps,
   { nodeName, provider, providerConfig }: StaticNode["config"],

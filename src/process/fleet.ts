@@ -1,17 +1,15 @@
-import { createApiClient } from "../api/client.ts";
-import { serviceAccount } from "../api/service-account.ts";
 import type { FleetConfig } from "../config/fleet-configuration.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { createFleet, type FleetDeps } from "../fleet/fleet.ts";
 import type { LeavingDeps } from "../fleet/leaving.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createNodeMetrics, type NodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-name.ts";
 import type { createReportedNodes } from "../report/reported-nodes.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
+import { openAccountClient } from "./account-client.ts";
 import { clientFor, obtainIdentity } from "./identity.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 
@@ -40,10 +38,7 @@ const listName = "the list of GraftedNodes";
 export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
   const { common, fleet, usedPorts, configured, reported, cleanMachine } = deps;
   const { clock, log, env, readiness } = common;
-  const access = serviceAccount(env);
-  if (!access)
-    throw new CodedError("failed_precondition", "a fleet needs a Pod's service account; run graftlet in a Pod");
-  const client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
+  const { access, client } = openAccountClient({ env, clock, log }, "a fleet", requests);
   const namespace = access.namespace();
   readiness.expect(listName);
   const logOf = (name: string): Logger => log.child({ node: name });

@@ -1,10 +1,7 @@
-import { createApiClient } from "../api/client.ts";
-import { serviceAccount } from "../api/service-account.ts";
 import { createStaticNodes, type StaticNode } from "../fleet/static-nodes.ts";
-import { CodedError } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
-import { graftletVersion } from "../version.ts";
+import { openAccountClient } from "./account-client.ts";
 
 export interface StaticNodesRunDeps extends ClockAndLog {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -18,7 +15,7 @@ const requests = { qps: 20, burst: 50 };
 
 /** Creates the service that shows the process's nodes as GraftedNodes of the Pod's namespace, with the Pod's service account. The cluster
  *  deletes the objects with that account.
- *  @throws CodedError, one sentence, if there is no service account. */
+ *  @throws CodedError if there is no service account. */
 export function createStaticNodesRun({
   env,
   release,
@@ -26,10 +23,7 @@ export function createStaticNodesRun({
   clock,
   log,
 }: StaticNodesRunDeps): Runnable & AsyncDisposable {
-  const access = serviceAccount(env);
-  if (!access)
-    throw new CodedError("failed_precondition", "nodeObjects needs a Pod's service account; run graftlet in a Pod");
-  const client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
+  const { access, client } = openAccountClient({ env, clock, log }, "nodeObjects", requests);
   const account = access.account();
   const owner = account && { apiVersion: "v1", kind: "ServiceAccount", ...account };
   const run = createStaticNodes({ client, namespace: access.namespace(), release, nodes, owner, clock, log });

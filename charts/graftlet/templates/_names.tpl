@@ -101,7 +101,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 
 {{/* "true" if API servers reach the nodes through tunnels. */}}
 {{- define "graftlet.egressTunnels" -}}
-{{- $wanted := include "graftlet.egressTunnel" . | trim -}}
+{{- $wanted := include "graftlet.egressTunnel" . -}}
 {{- if or (has $wanted (list "k3s" "rke2")) (and (eq $wanted "auto") (regexMatch "\\+(k3s|rke2)" .Capabilities.KubeVersion.Version)) }}true{{ end -}}
 {{- end -}}
 

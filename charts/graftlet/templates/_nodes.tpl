@@ -260,10 +260,8 @@ endpointsOwner: {{ include "graftlet.clusterName" . }}.endpoints
 endpointsNamespaces: {{ toJson . }}
 {{- end }}
 {{- end }}
-{{- with include "graftlet.egressTunnel" . | trim }}
-{{- if ne . "auto" }}
-egressTunnel: {{ . | quote }}
-{{- end }}
+{{- if ne (include "graftlet.egressTunnel" .) "auto" }}
+egressTunnel: {{ include "graftlet.egressTunnel" . | quote }}
 {{- end }}
 healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
