@@ -16,7 +16,6 @@ export const ofPods: Readonly<Record<string, Runs>> = {
   },
   "stop-signals": {
     on: ["docker"],
-    more: ["cri-2.4"],
     why: "containerd 2 takes a signal by CRI, the Docker Engine by its own field",
     fits: ["cri-2.4", "docker"],
     seconds: 30,

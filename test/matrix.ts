@@ -168,7 +168,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "faults-runtime": {
     on: [],
-    more: here,
+    more: cri,
     why: "each runtime keeps and tells other things after its death",
     seconds: 90,
   },
@@ -183,7 +183,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "images-credentials": {
     on: cri,
-    more: onDocker,
     why: "credentials are graftlet's own machine's, and each runtime takes them in its own way",
     seconds: 40,
   },
@@ -217,7 +216,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "log-rotation": {
     on: cri,
-    more: ["ssh"],
     why: "CRI runtimes reopen logs, Docker rotates its own; over SSH files and the kernel's log are the target's",
     seconds: 60,
   },
@@ -247,8 +245,8 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 40,
   },
   pods: {
-    on: ["cri", "docker", "ssh-docker"],
-    more: ["cri-2.4", "ssh-systemd", "ssh-docker-systemd"],
+    on: here,
+    more: ["ssh-docker", "ssh-systemd"],
     why: "a pod's whole life, once with each provider",
     fits: providers,
     seconds: 70,
@@ -262,14 +260,12 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   resize: {
     on: cri,
-    more: onDocker,
     why: "CRI and the Docker Engine change resources of running containers in other ways",
     fits: all,
     seconds: 65,
   },
   "runtime-class": {
     on: ["cri-2.4"],
-    more: onDocker,
     why: "handlers are told by containerd 2 alone, and Docker's are its runtimes",
     seconds: 30,
   },
@@ -283,7 +279,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   "several-targets": { on: [], why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
     on: onSystemd,
-    more: ["ssh-docker-systemd"],
     why: "the kernel divides by what files or systemd set, and the runtime below it (on cgroup v2: guest-limits, guest-cgroupfs); the session is SSH's",
     fits: providers,
     seconds: 35,
@@ -323,7 +318,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   takeover: { on: [], more: cri, why: "the kubelet, which it is about, speaks CRI alone", seconds: 60 },
   "volumes-images": {
-    on: ["cri-2.4", "docker"],
+    on: ["cri-2.4"],
     why: "containerd 2 alone mounts images, and with Docker the pod is held",
     lab: "volumes",
     seconds: 40,
@@ -346,7 +341,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   "volumes-trouble": { on: cri, why: stage, seconds: 40 },
   claims: {
     on: cri,
-    more: ["ssh-docker"],
     why: "mounts are made by commands of a Host: this machine's or over SSH; Docker mounts them otherwise than CRI",
     seconds: 90,
   },
