@@ -12,6 +12,7 @@ const more = {
   egress: 150,
   fleet: 120,
   "fleet-many": 120,
+  "fleet-replicas": 150,
   "helm-admission": 45,
   "helm-first": 120,
   "helm-monitoring": 100,

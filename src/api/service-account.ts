@@ -11,7 +11,15 @@ export interface ServiceAccountAccess extends AccessFile {
   /** @throws CodedError if the Pod has no service account token. */
   namespace(): string;
   /** Returns the account's name and UID according to its token; undefined if the token does not contain them. */
-  account(): { readonly name: string; readonly uid: string } | undefined;
+  account(): TokenSubject | undefined;
+  /** Returns the name and UID of the Pod that its token is bound to; undefined if it is not bound to a Pod. */
+  pod(): TokenSubject | undefined;
+}
+
+/** Name and UID of an object, according to a token. */
+export interface TokenSubject {
+  readonly name: string;
+  readonly uid: string;
 }
 
 /** Returns the access of graftlet's Pod to the API server: the service account's token, which is read again when it has been
@@ -40,7 +48,8 @@ export function serviceAccount(
         );
       }
     },
-    account: () => accountOf(`${dir}/token`),
+    account: () => subjectOf(`${dir}/token`, "serviceaccount"),
+    pod: () => subjectOf(`${dir}/token`, "pod"),
     read() {
       if (!URL.canParse(server))
         throw new CodedError(
@@ -58,7 +67,7 @@ export function serviceAccount(
 
 /** Reads the private claims of a service account token, which it does not verify.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims */
-function accountOf(tokenFile: string): { readonly name: string; readonly uid: string } | undefined {
+function subjectOf(tokenFile: string, kind: keyof SubjectClaims): TokenSubject | undefined {
   let token: string;
   try {
     token = readFileSync(tokenFile, "utf8");
@@ -66,10 +75,15 @@ function accountOf(tokenFile: string): { readonly name: string; readonly uid: st
     return undefined;
   }
   const claims: TokenClaims = claimsOf(token.split(".")[1] ?? "") ?? {};
-  const { name, uid } = claims["kubernetes.io"]?.serviceaccount ?? {};
+  const { name, uid } = claims["kubernetes.io"]?.[kind] ?? {};
   return typeof name === "string" && typeof uid === "string" ? { name, uid } : undefined;
 }
 
 interface TokenClaims {
-  readonly "kubernetes.io"?: { readonly serviceaccount?: { readonly name?: unknown; readonly uid?: unknown } };
+  readonly "kubernetes.io"?: SubjectClaims;
+}
+
+interface SubjectClaims {
+  readonly serviceaccount?: { readonly name?: unknown; readonly uid?: unknown };
+  readonly pod?: { readonly name?: unknown; readonly uid?: unknown };
 }

@@ -1,3 +1,4 @@
+import type { FencingToken } from "../host/lock.ts";
 import type { NamespacedMeta, ObjectMeta, ObjectReference, Taint } from "../objects.ts";
 
 /** A machine that becomes a node, as an object of the cluster. The schema is in the chart's CustomResourceDefinition. */
@@ -67,6 +68,18 @@ export interface GraftedNodeStatus {
   /** Where the API server reaches the kubelet API. */
   readonly endpoint?: { readonly address: string; readonly port: number };
   readonly machine?: MachineStatus;
+  readonly owner?: OwnerStatus;
+}
+
+/** The replica that serves an object. */
+export interface OwnerStatus {
+  /** Name and UID of its Pod; empty if the object has been handed over and nobody has taken it yet. */
+  readonly replica: string;
+  readonly uid: string;
+  /** Grows by one with each replica that takes the object. */
+  readonly epoch: number;
+  /** RFC 3339. */
+  readonly since: string;
 }
 
 /** The machine as last seen. */
@@ -141,6 +154,11 @@ export function approvedHostKey({ metadata }: GraftedNode): string | undefined {
 /** Returns the ID of the only machine that may serve the object; undefined if none has served it yet. */
 export function expectedMachine(object: GraftedNode): string | undefined {
   return acceptedMachine(object) ?? object.status?.machine?.machineID;
+}
+
+/** Returns the token with which its owner serves the object; undefined if it has no owner. */
+export function fencingToken({ metadata: { uid }, status }: GraftedNode): FencingToken | undefined {
+  return status?.owner && { object: uid, epoch: status.owner.epoch };
 }
 
 /** True once the object is being deleted: it remains until its machine has left the cluster. */

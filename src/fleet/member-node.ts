@@ -1,4 +1,5 @@
 import type { NodeConfig } from "../config/node-config.ts";
+import type { FencingToken } from "../host/lock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { ConfiguredMetadata, ConfiguredMetadataSource } from "../node/configured-metadata.ts";
@@ -11,6 +12,8 @@ export interface RunParts {
   readonly metadata: ConfiguredMetadataSource;
   /** Returns the ID of the only machine on which the node may run; undefined if it has had none. */
   readonly expectedMachine: () => string | undefined;
+  /** Identifies this replica among those that serve the object one after the other. */
+  readonly fencingToken: () => FencingToken | undefined;
 }
 
 export interface MemberNodeDeps {
@@ -19,7 +22,7 @@ export interface MemberNodeDeps {
   readonly report: NodeReporter;
 }
 
-export interface StartParts extends Pick<RunParts, "expectedMachine"> {
+export interface StartParts extends Pick<RunParts, "expectedMachine" | "fencingToken"> {
   /** The pool's template when the node starts. */
   readonly template: string;
 }
@@ -51,10 +54,10 @@ export function createMemberNode({ run, report }: MemberNodeDeps) {
       running?.metadata.replace(config);
       if (running) running = { ...running, template };
     },
-    start(config: NodeConfig, object: GraftedNode, { template, expectedMachine }: StartParts): void {
+    start(config: NodeConfig, object: GraftedNode, { template, ...own }: StartParts): void {
       const stop = new AbortController();
       const metadata = changeableMetadata(config);
-      const parts = { report, metadata, expectedMachine };
+      const parts = { report, metadata, ...own };
       const ended = run(config, parts, stop.signal).finally(() => report.onProgress(noProgress));
       running = { specification: specificationOf(object), template, metadata, stop, ended };
     },

@@ -1,4 +1,5 @@
 import type { NodeConfig } from "../config/node-config.ts";
+import type { FencingToken } from "../host/lock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
@@ -11,6 +12,7 @@ import { addFinalizer, isHeld, removeFinalizer } from "./finalizer.ts";
 import {
   acceptedMachine,
   expectedMachine,
+  fencingToken,
   forceLeaveAnnotation,
   type GraftedNode,
   isDeleted,
@@ -85,7 +87,8 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   /** Ends the current attempt to leave. */
   let attempt = new AbortController();
   const status = createStatusWriter(deps, () => ({ object: latest, ...causes }));
-  const steps = createSteps(deps, { causes, reported: status.changed, latest: () => latest });
+  const token = fencingToken(first);
+  const steps = createSteps(deps, { causes, reported: status.changed, latest: () => latest, token });
   const failures = createFailureLog(log, "cannot serve GraftedNode; retrying");
   const takeSteps = async (signal: AbortSignal) => {
     while (!signal.aborted) {
@@ -160,10 +163,12 @@ interface StepsState {
   /** Returns the newest version of the object. */
   readonly latest: () => GraftedNode;
   readonly reported: () => void;
+  /** Identifies this replica among those that serve the object one after the other. */
+  readonly token: FencingToken | undefined;
 }
 
 /** Creates the steps of a member. `step` does what the machine needs next; if it cannot, it records why in `causes`. */
-function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState) {
+function createSteps(deps: MemberDeps, { causes, reported, latest, token }: StepsState) {
   const { client, clock, rollOuts, startInTurn, report } = deps;
   const node = createMemberNode(deps);
   /** The node's configuration; undefined, with the cause in `refused`, if the object cannot be served as it is. */
@@ -209,7 +214,12 @@ function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState)
     if (node.isRunning() && node.template() !== template && !rollOuts.hasTurn(object)) return false;
     await node.stop();
     await addFinalizer(client, object, signal);
-    node.start(config, object, { template, expectedMachine: () => expectedMachine(latest()) });
+    node.start(config, object, {
+      template,
+      expectedMachine: () => expectedMachine(latest()),
+      // Its latest version may name the next owner.
+      fencingToken: () => token,
+    });
     return true;
   };
   return {

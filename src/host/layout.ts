@@ -7,6 +7,11 @@ export function ownDirectory(rootDir: string): string {
   return `${rootDir}/graftlet`;
 }
 
+/** Directory of the records of which process may serve the node, if several may be told to. */
+export function fenceDirectory(rootDir: string): string {
+  return ownDirectory(rootDir);
+}
+
 /** Directory with one directory per pod. */
 export function podsDirectory(rootDir: string): string {
   return `${rootDir}/pods`;

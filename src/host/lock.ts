@@ -3,6 +3,7 @@ import type { Host } from "../seams/host.ts";
 import { type LockHolder, startLockHolder, holderScriptLines } from "./lock-holder.ts";
 import type { HolderHeartbeat } from "./holder-heartbeat.ts";
 import { type Argv, script } from "../seams/command.ts";
+import { programText } from "../lib/program-text.ts";
 
 /** A file or directory to lock. */
 export interface LockRequest {
@@ -10,6 +11,28 @@ export interface LockRequest {
   readonly path: string;
   /** True for a shared lock; exclusive by default. */
   readonly shared?: boolean;
+}
+
+/** Identifies one of several processes that are told to serve the same machine, one after the other: only the latest may do so.
+ *  @see https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html */
+export interface FencingToken {
+  /** UID of the object that is served. */
+  readonly object: string;
+  /** Grows with each process. */
+  readonly epoch: number;
+}
+
+/** A token, and the directory on the target where tokens are recorded. */
+export interface LockFence {
+  readonly directory: string;
+  readonly token: FencingToken;
+}
+
+/** Another process serves the machine, or is about to, with a later token. */
+export class SupersededError extends CodedError {
+  constructor({ epoch }: FencingToken) {
+    super("failed_precondition", `another process serves this machine in a later epoch than ${epoch}`);
+  }
 }
 
 /** Locks that are held until disposed. */
@@ -26,38 +49,65 @@ export class LockHeldError extends CodedError {
 
 /** Exit code of the command if another process holds the first lock; + 1 for the second, and so on. */
 const conflict = 101;
+/** Exit code of the command if a later token is recorded on the target. */
+const superseded = 91;
 /** The shell's exit code for a missing program. */
 const commandNotFound = 127;
 
+/** How long a holder of locks keeps them. */
+interface HolderOptions {
+  /** Heartbeat timeout, seconds; none if absent. */
+  readonly timeoutSeconds?: number | undefined;
+  readonly fence?: LockFence | undefined;
+}
+
 /** The command that holds locks as long as its standard input is open, and prints a line once it has acquired them: a shell
- *  opens the paths, and flock (util-linux or busybox) locks the descriptors. @param timeoutSeconds heartbeat timeout; none if
- *  absent. */
-export function lockCommand(locks: readonly LockRequest[], timeoutSeconds?: number): Argv {
+ *  opens the paths, and flock (util-linux or busybox) locks the descriptors. With a fence, it asks an earlier holder to release them, and
+ *  releases them when a later one asks. */
+export function lockCommand(locks: readonly LockRequest[], { timeoutSeconds, fence }: HolderOptions = {}): Argv {
   const steps = locks.map(({ shared = false }, index) => {
     const fd = 8 - index;
     const path = `"$${index + 1}"`;
     // A directory can only be opened for reading; locking a file over NFS requires it to be open for writing.
     return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
-flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
+flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || { ${fence ? "claim; " : ""}exit ${conflict + index}; }; exit $code; }`;
   });
-  const lines = [...steps, ...holderScriptLines(timeoutSeconds)];
-  return script(lines.join("\n"), ...locks.map(({ path }) => path));
+  const paths = locks.map(({ path }) => path);
+  if (!fence) return script([...steps, ...holderScriptLines(timeoutSeconds)].join("\n"), ...paths);
+  const [first, ...others] = ["fence", "object", "epoch", "timeout"].map(
+    (name, index) => `${name}=\${${locks.length + index + 1}}`,
+  );
+  const serving = timeoutSeconds === undefined ? [] : ["if command -v timeout >/dev/null; then serve; fi"];
+  const lines = [`${first} ${others.join(" ")}`, programText("src/host/lock-fence.sh"), ...steps, "take"];
+  const { directory, token } = fence;
+  return script(
+    [...lines, "echo held", ...serving, "exec cat"].join("\n"),
+    ...paths,
+    directory,
+    token.object,
+    String(token.epoch),
+    String(timeoutSeconds ?? 0),
+  );
 }
 
 /** Acquires locks on the target, all or none, and holds them until disposed; they are released when this process dies. On
  *  another machine they need one process there, and are lost with the connection or with that process.
- *  @param locks at most six. @param heartbeat heartbeat, for a target that may not notice the loss of the connection. @throws
- *  LockHeldError if another process holds one, not_found if the target has no flock. */
+ *  @param locks at most six. @param heartbeat heartbeat, for a target that may not notice the loss of the connection. @param fence for a
+ *  remote target that other processes may be told to serve after this one. @throws LockHeldError if another process holds one,
+ *  SupersededError, not_found if the target has no flock. */
 export async function acquireLocks(
   host: Pick<Host, "spawn" | "lock">,
   locks: readonly LockRequest[],
   signal: AbortSignal,
   heartbeat?: HolderHeartbeat,
+  fence?: LockFence,
 ): Promise<HeldLocks> {
   if (locks.length === 0) return permanentLocks(new AsyncDisposableStack());
   if (host.lock) return lockEach(host.lock, locks, signal);
-  const held = await startLockHolder(host, lockCommand(locks, heartbeat?.timeoutSeconds), signal, heartbeat);
+  const command = lockCommand(locks, { timeoutSeconds: heartbeat?.timeoutSeconds, fence });
+  const held = await startLockHolder(host, command, signal, heartbeat);
   if (!("code" in held)) return held;
+  if (fence && held.code === superseded) throw new SupersededError(fence.token);
   const conflicting = locks[held.code - conflict];
   if (conflicting) throw new LockHeldError(conflicting.path);
   if (held.code === commandNotFound) throw new CodedError("not_found", "flock: no such program");

@@ -15,6 +15,7 @@ import type { MemoryManager } from "../memory-manager/manager.ts";
 import type { DeviceManager } from "../devices/manager.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { Fence } from "../seams/fenced.ts";
+import type { FencingToken } from "../host/lock.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
@@ -74,6 +75,8 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly configuredMetadata?: ConfiguredMetadataSource;
   /** Returns the ID of the only machine on which the node may run; absent, or undefined, if any machine will do. */
   readonly expectedMachine?: () => string | undefined;
+  /** Identifies this process among the replicas that are told to serve the node, one after the other; absent without replicas. */
+  readonly fencingToken?: () => FencingToken | undefined;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */

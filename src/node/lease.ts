@@ -2,6 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
+import { microTime } from "../lib/rfc3339.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { Lease } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
@@ -87,9 +88,4 @@ export async function lastRenewed(
 ): Promise<number | undefined> {
   const lease = await ignoreNotFound(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
   return lease?.spec?.renewTime === undefined ? undefined : Date.parse(lease.spec.renewTime);
-}
-
-/** A MicroTime: RFC 3339 with microseconds. */
-function microTime(ms: number): string {
-  return `${new Date(ms).toISOString().slice(0, -1)}000Z`;
 }

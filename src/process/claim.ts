@@ -7,8 +7,15 @@ import {
   writeOwnershipRecord,
 } from "../host/ownership-record.ts";
 import { type HolderHeartbeat, remoteHeartbeat } from "../host/holder-heartbeat.ts";
-import { pluginDirectoryOf, pluginRegistryOf, ownDirectory, podsDirectory } from "../host/layout.ts";
-import { acquireLocks, type HeldLocks, type LockRequest, LockHeldError } from "../host/lock.ts";
+import { fenceDirectory, pluginDirectoryOf, pluginRegistryOf, ownDirectory, podsDirectory } from "../host/layout.ts";
+import {
+  acquireLocks,
+  type FencingToken,
+  type HeldLocks,
+  type LockRequest,
+  LockHeldError,
+  SupersededError,
+} from "../host/lock.ts";
 import { CodedError, codeOf, hasCode, ignoreCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
@@ -24,6 +31,8 @@ export type ClaimedTarget = Pick<
 
 export interface NodeClaimDeps extends ClockAndLog {
   readonly target: ClaimedTarget;
+  /** Identifies this process among those that are told to serve the node, one after the other; absent if there is no other. */
+  readonly fencingToken?: () => FencingToken | undefined;
   /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
   /** Settings of the heartbeat to the process that holds the locks on a remote target; `remoteHeartbeat` by default. */
@@ -64,7 +73,9 @@ async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal
   const directories = [podsDirectory(rootDir), ...pluginDirectories, node.kubelet.podLogsDir, logLinksDirectory];
   const missing = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
-  let held = await acquire(deps, rootDir, signal);
+  // A predecessor in serving the node releases its locks a moment after they are asked for.
+  const first = deps.fencingToken?.() ? reacquire : acquire;
+  let held = await first(deps, rootDir, signal);
   const lost = createSignal();
   /** Notifies subscribers when these locks are lost, unless the claim has replaced them. */
   const notifyOnLoss = (locks: HeldLocks) => {
@@ -187,13 +198,15 @@ function acquire(deps: NodeClaimDeps, rootDir: string, signal: AbortSignal): Pro
 
 /** Acquires locks of a root directory, and the runtime's lock if the runtime is known and can be locked. @throws TargetError RuntimeInUse. */
 export async function lockTarget(
-  { target, clock, log, pulse = remoteHeartbeat }: NodeClaimDeps,
+  { target, clock, log, pulse = remoteHeartbeat, fencingToken }: NodeClaimDeps,
   rootDir: string,
   own: readonly LockRequest[],
   signal: AbortSignal,
 ): Promise<HeldLocks> {
   const { host, sharing, link } = target;
-  const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock });
+  const token = fencingToken?.();
+  const fence = token && { directory: fenceDirectory(rootDir), token };
+  const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock }, fence);
   const directory = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal)).catch(
     (error: unknown) => {
       if (hasCode(error, "unavailable", "cancelled")) throw error;
@@ -205,7 +218,8 @@ export async function lockTarget(
     if (directory === undefined) return await lock(own);
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
     return await lock([...own, runtime]).catch(async (error: unknown) => {
-      if (error instanceof LockHeldError || hasCode(error, "not_found") || isConnectionError(error)) throw error;
+      const isFinal = error instanceof LockHeldError || error instanceof SupersededError;
+      if (isFinal || hasCode(error, "not_found") || isConnectionError(error)) throw error;
       log.info({ err: error }, "cannot lock the runtime's directory; skipping the exclusivity check");
       return lock(own);
     });
@@ -250,6 +264,15 @@ async function socketDirectory(
 function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause: unknown): unknown {
   if (isConnectionError(cause)) return cause;
   const directory = `--root-dir ${JSON.stringify(rootDir)}`;
+  if (cause instanceof SupersededError)
+    return new TargetError(
+      "Superseded",
+      "failed_precondition",
+      `another replica of graftlet serves this node: ${cause.message}`,
+      {
+        cause,
+      },
+    );
   if (cause instanceof LockHeldError)
     return cause.path === runtimeDirectory
       ? runtimeInUse(

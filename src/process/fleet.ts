@@ -3,6 +3,7 @@ import type { NodeConfig } from "../config/node-config.ts";
 import { createFleet, type FleetDeps } from "../fleet/fleet.ts";
 import type { LeavingDeps } from "../fleet/leaving.ts";
 import type { Clock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createNodeMetrics, type NodeMetrics } from "../metrics/node-metrics.ts";
@@ -40,6 +41,12 @@ export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
   const { clock, log, env, readiness } = common;
   const { access, client } = openAccountClient({ env, clock, log }, "a fleet", requests);
   const namespace = access.namespace();
+  const self = access.pod();
+  if (!self)
+    throw new CodedError(
+      "failed_precondition",
+      "the service account's token is not bound to a Pod, so that replicas cannot be told apart; mount the token that the kubelet requests for the Pod",
+    );
   readiness.expect(listName);
   const logOf = (name: string): Logger => log.child({ node: name });
   const run = createFleet({
@@ -47,6 +54,7 @@ export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
     fleet,
     client,
     namespace,
+    self,
     usedPorts,
     addresses: ownAddresses,
     isConfigured: (name) => configured.has(name),

@@ -31,7 +31,7 @@ import { nodeReference } from "../pod/reference.ts";
 export interface NodeRun
   extends ProcessParts,
     ClockAndLog,
-    Pick<KubeletDeps, "config" | "report" | "configuredMetadata" | "expectedMachine"> {
+    Pick<KubeletDeps, "config" | "report" | "configuredMetadata" | "expectedMachine" | "fencingToken"> {
   /** True if the process runs several nodes. */
   readonly several: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;

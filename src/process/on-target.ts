@@ -110,6 +110,7 @@ async function reportUnlessRunElsewhere(
   deps: ReportDeps,
   signal: AbortSignal,
 ): Promise<void> {
+  if (trouble.reason === "Superseded") return;
   if (trouble.reason === "RuntimeInUse" && (await isRunElsewhere(deps, nodeSettings(deps.config, deps.target), signal)))
     return;
   await reporter.report(trouble, signal);

@@ -24,6 +24,7 @@ export const troubleReasons = [
   "LimitExceeded",
   "OtherMachine",
   "RuntimeInUse",
+  "Superseded",
   "RootDirFull",
   "RootDirUnusable",
   "TargetUnreadable",

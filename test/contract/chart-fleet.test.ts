@@ -83,7 +83,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
   });
 
   test("renders policies for the machines' Services only if graftlet creates these Services", async () => {
-    const always = ["approvals", "certificates", "fleet", "machines", "proxy", "taints"];
+    const always = ["approvals", "certificates", "fleet", "machines", "proxy", "replicas", "taints"];
     const ofServices = ["approvals.server", "approvals.services", "endpoints", "endpoints.addresses"];
     assert.deepEqual(policiesIn(await rendered()), [...always, ...ofServices].toSorted());
     const atPod = await rendered('kubeletAddress="podIP"');

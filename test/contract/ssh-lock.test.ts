@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { LockHeldError, acquireLocks } from "../../src/host/lock.ts";
+import { LockHeldError, SupersededError, acquireLocks } from "../../src/host/lock.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { never } from "../fakes/signals.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -66,5 +66,46 @@ for (const programs of ["debian", "busybox"] as const)
       await waitFor("more silence than is borne", () => clock.sleep(6_000).then(() => true));
       assert.equal(heard.hasEnded(), false);
       await assert.rejects(acquireLocks(other, [{ path: directory }], never), isTaken(directory));
+    });
+
+    test("a later epoch gets the locks of an earlier one within seconds; an earlier one gets none, and claims none", async () => {
+      await using host = hostOf();
+      await using other = hostOf();
+      const [file, directory] = await places("fenced");
+      const fence = (epoch: number, object = "one") => ({ directory, token: { object, epoch } });
+      const heartbeat = { clock, timeoutSeconds: 60, intervalMs: 15_000 };
+      const acquire = (of: typeof host, epoch: number, object?: string) =>
+        acquireLocks(of, [{ path: file }], never, heartbeat, fence(epoch, object));
+      await using first = await acquire(host, 4);
+      await assert.rejects(acquire(other, 3), isTaken(file));
+      await assert.rejects(acquire(other, 9, "another"), isTaken(file));
+      await clock.sleep(6_000);
+      assert.equal(first.hasEnded(), false);
+
+      await assert.rejects(acquire(other, 5), isTaken(file));
+      await waitFor("the earlier one to let go", () => first.hasEnded(), { timeoutMs: 10_000 });
+      await assert.rejects(acquire(host, 4), SupersededError);
+      await using later = await acquire(other, 5);
+      await assert.rejects(acquire(host, 4), isTaken(file));
+      await clock.sleep(6_000);
+      assert.equal(later.hasEnded(), false);
+      await later[Symbol.asyncDispose]();
+      await assert.rejects(acquire(host, 4), SupersededError);
+      await using _next = await acquire(host, 6);
+    });
+
+    test("locks with a token are released when heartbeats stop, and kept while they arrive", async () => {
+      await using host = hostOf();
+      const [file, directory] = await places("fenced-silent");
+      const fence = { directory, token: { object: "one", epoch: 1 } };
+      const silence = { clock, timeoutSeconds: 7 };
+      const [heardFile] = await places("fenced-heard");
+      const heartbeat = { ...silence, intervalMs: 1_500 };
+      await using heard = await acquireLocks(host, [{ path: heardFile }], never, heartbeat, fence);
+      const unanswered = { ...silence, intervalMs: 600_000 };
+      const silent = await acquireLocks(host, [{ path: file }], never, unanswered, fence);
+      await waitFor("it to be given up", () => silent.hasEnded(), { timeoutMs: 20_000 });
+      assert.equal(heard.hasEnded(), false);
+      assert.equal(heard.isVerified(), true);
     });
   });

@@ -3,50 +3,20 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
 import type { Node, Pod, Secret } from "../../src/objects.ts";
-import { createCgroup } from "../harness/cgroups.ts";
 import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, loginSecret, release, startHelmLab } from "../harness/helm-lab.ts";
-import { images } from "../harness/pods.ts";
 import { doctorKnows } from "./helm/doctor.ts";
+import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
 import { rollOut } from "./helm/roll-out.ts";
 
 const { namespace } = release;
 
-/** A pod that answers, on the node of that name. */
-const parrotOn = (node: string) => ({
-  apiVersion: "v1",
-  kind: "Pod",
-  metadata: { name: `on-${node}` },
-  spec: {
-    nodeSelector: { "graftlet.dev/target": node },
-    tolerations: [{ key: "graftlet.dev/target", operator: "Exists", effect: "NoSchedule" }],
-    terminationGracePeriodSeconds: 1,
-    containers: [{ name: "c", image: images.busybox, command: ["sh", "-c", "echo started; sleep 3600"] }],
-  },
-});
-
 describe("machines as objects: GraftedNodes of a release's namespace", { timeout: 900_000 }, () => {
   let lab: HelmLab;
   let log: () => Promise<string>;
-  /** A machine's object. The nodes of this test share one machine, each with directories and a cgroup of its own. */
-  const machine = (name: string, more: Partial<GraftedNode["spec"]> = {}) => {
-    const { ssh, kubeletConfiguration, layout } = lab.edge;
-    const apart = { cgroupRoot: join(layout.cgroup, name), podLogsDir: join(layout.dir, `logs-${name}`) };
-    createCgroup({ ...layout, cgroup: apart.cgroupRoot });
-    return {
-      apiVersion: "graftlet.dev/v1alpha1",
-      kind: "GraftedNode",
-      metadata: { name, namespace },
-      spec: {
-        ssh: { host: ssh["host"], port: ssh["port"], secretRef: { name: release.secret } },
-        network: "isolated",
-        kubeletConfiguration: { ...kubeletConfiguration, ...apart },
-        ...more,
-      },
-    };
-  };
+  const machine = (name: string, more: Partial<GraftedNode["spec"]> = {}) => graftedMachine(lab.edge, name, more);
   const object = async (name: string): Promise<GraftedNode | undefined> => {
     const text = await lab.cluster.mustKubectl(["get", "gn", name, inNamespace, "--ignore-not-found", "--output=json"]);
     return text === "" ? undefined : (JSON.parse(text) as GraftedNode);
@@ -83,7 +53,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
   test("a GraftedNode becomes a Node that runs pods, with kubectl logs and exec", async () => {
     await lab.cluster.apply(machine("edge-1"));
     await untilReady("edge-1");
-    await lab.cluster.apply(parrotOn("edge-1"));
+    await lab.cluster.apply(podOn("edge-1"));
     await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-1", "--timeout=55s"]);
     assert.equal(await lab.cluster.mustKubectl(["logs", "on-edge-1"]), "started\n");
     assert.equal(await lab.cluster.mustKubectl(["exec", "on-edge-1", "--", "echo", "hello"]), "hello\n");
@@ -126,7 +96,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
 
     await cluster.apply(machine("edge-2", { labels: { site: "north" } }));
     await untilReady("edge-2");
-    await cluster.apply(parrotOn("edge-2"));
+    await cluster.apply(podOn("edge-2"));
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-2", "--timeout=55s"]);
     await undisturbed("second");
     const containerOf = async () =>
@@ -254,7 +224,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
 
     await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=2"]);
     await untilReady("edge-6");
-    await cluster.apply(parrotOn("edge-6"));
+    await cluster.apply(podOn("edge-6"));
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-6", "--timeout=55s"]);
     await rollOut(cluster, explain);
     await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=1"]);
@@ -277,7 +247,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await upgrade(`--set-json=nodes=${JSON.stringify({ "edge-7": { ssh: login, kubeletConfiguration } })}`);
     await untilReady("edge-7");
     assert.equal((await condition("edge-7", "Accepted"))?.reason, "Static");
-    await cluster.apply(parrotOn("edge-7"));
+    await cluster.apply(podOn("edge-7"));
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-7", "--timeout=55s"]);
     const state = async () => {
       const container = (await cluster.get<Pod>("pod", "on-edge-7"))?.status?.containerStatuses?.[0];

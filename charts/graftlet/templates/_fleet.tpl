@@ -12,6 +12,12 @@
 {{- if and .Values.nodeObjects (or .Values.fleet.enabled (and .Values.crds.enabled (include "graftlet.nodes" . | fromJsonArray))) }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" if Pods of the release hand machines over to each other: all of its machines are GraftedNodes, whose addresses and certificates
+     do not depend on the Pod. */}}
+{{- define "graftlet.shares" -}}
+{{- if and (include "graftlet.fleetServices" .) (not (include "graftlet.nodes" . | fromJsonArray)) (not (include "graftlet.reversed" .)) }}true{{ end -}}
+{{- end -}}
+
 {{/* "true" if graftlet creates a Service for each GraftedNode, through which its kubelet API is reached. */}}
 {{- define "graftlet.fleetServices" -}}
 {{- if and .Values.fleet.enabled (eq .Values.kubeletAddress "service") }}true{{ end -}}
@@ -105,6 +111,12 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 {{- range list "kubernetes" "kubernetes.default" "kubernetes.default.svc" "kubernetes.default.svc.cluster.local" -}}
 {{- if regexMatch $expression . }}{{ printf "%s: %s allows %s, which is a name of the API server: write a longer part, such as edge-*" $at $pattern . | fail }}{{ end -}}
 {{- end -}}
+{{- end -}}
+{{- if and (gt (int .Values.replicas) 1) (not (include "graftlet.shares" .)) -}}
+{{- if not $fleet.enabled }}{{ printf "replicas: only machines of GraftedNodes are shared between %d replicas: set fleet.enabled: true" (int .Values.replicas) | fail }}{{ end -}}
+{{- if include "graftlet.nodes" . | fromJsonArray }}{{ printf "replicas: nodes of the values are served by one replica, not by %d: create them as GraftedNodes instead" (int .Values.replicas) | fail }}{{ end -}}
+{{- if include "graftlet.reversed" . }}{{ printf "replicas: machines with reverse tunnels are served by one replica, not by %d: use a separate release for them" (int .Values.replicas) | fail }}{{ end -}}
+{{- printf "replicas: %d replicas need nodes whose address does not depend on a Pod: set kubeletAddress: service" (int .Values.replicas) | fail -}}
 {{- end -}}
 {{- if $fleet.enabled -}}
 {{- if not $fleet.nodeNames }}{{ fail "fleet.nodeNames is empty: list the names that nodes of GraftedNodes may have, such as edge-*" }}{{ end -}}

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { absentApi } from "../../../src/api/absent.ts";
-import type { ApiClient, WatchEvent } from "../../../src/api/client.ts";
+import type { ApiClient, Patch, WatchEvent } from "../../../src/api/client.ts";
 import type { NodeConfig } from "../../../src/config/node-config.ts";
 import { createFleet } from "../../../src/fleet/fleet.ts";
 import type { GraftedNode, GraftedNodeSpec } from "../../../src/fleet/grafted-node.ts";
@@ -13,7 +13,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { onAbort } from "../../../src/lib/runnables.ts";
 import { createTrigger } from "../../../src/lib/trigger.ts";
-import type { Node } from "../../../src/objects.ts";
+import type { Lease, Node } from "../../../src/objects.ts";
 import { createReportedNode, type NodeIntrospection } from "../../../src/report/reported-node.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -24,11 +24,13 @@ const machine = (name: string, spec: Partial<GraftedNodeSpec> = {}): GraftedNode
   spec: { ssh: { host: "machine" }, ...spec },
 });
 
-type FleetObject = GraftedNode | GraftedNodePool;
+type FleetObject = GraftedNode | GraftedNodePool | Lease;
 
 /** A namespace with objects that come, change and go. */
 function cluster() {
-  const kinds = ["secrets", "graftednodes", "graftednodepools"] as const;
+  const kinds = ["secrets", "graftednodes", "graftednodepools", "leases"] as const;
+  /** Status by the names of GraftedNodes, as written by merge patches. */
+  const owners = new Map<string, GraftedNode["status"]>();
   const lists = new Map<string, FleetObject[]>(kinds.map((kind) => [kind, []]));
   const events = new Map<
     string,
@@ -43,7 +45,16 @@ function cluster() {
       metadata: { resourceVersion: "1" },
     }),
     create: async <T>() => ({}) as T,
-    patch: async <T>() => ({}) as T,
+    async patch<T>(path: string, { type, body }: Patch) {
+      const name = path.split("/").at(type === "merge" ? -2 : -1) ?? "";
+      if (path.includes("/leases/")) send("MODIFIED", body as Lease, "leases");
+      if (type === "merge") {
+        owners.set(name, (body as GraftedNode).status);
+        const object = latest.get(name);
+        if (object) send("MODIFIED", object);
+      }
+      return {} as T;
+    },
     delete: async () => undefined,
     async *watch<T>(path: string, { signal }: { readonly signal: AbortSignal }) {
       const feed = events.get(kindOf(path));
@@ -54,15 +65,18 @@ function cluster() {
       }
     },
   };
-  return {
-    client,
-    lists,
-    send(type: "ADDED" | "MODIFIED" | "DELETED", object: FleetObject, kind = "graftednodes") {
-      const feed = events.get(kind);
-      feed?.queue.push({ type, object });
-      feed?.news.fire();
-    },
+  const latest = new Map<string, GraftedNode>();
+  function send(type: "ADDED" | "MODIFIED" | "DELETED", object: FleetObject, kind = "graftednodes") {
+    if (kind === "graftednodes") latest.set(object.metadata.name ?? "", object as GraftedNode);
+    const feed = events.get(kind);
+    feed?.queue.push({ type, object: kind === "graftednodes" ? withOwner(object as GraftedNode) : object });
+    feed?.news.fire();
+  }
+  const withOwner = (object: GraftedNode): GraftedNode => {
+    const owned = owners.get(object.metadata.name);
+    return owned ? { ...object, status: { ...object.status, ...owned } } : object;
   };
+  return { client, lists, latest, send };
 }
 
 /** A running node whose Node is Ready. */
@@ -80,8 +94,9 @@ function readyNode(name: string): NodeIntrospection {
 
 function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readonly GraftedNodePool[] = []) {
   const clock = fakeClock();
-  const { client, lists, send } = cluster();
+  const { client, lists, latest, send } = cluster();
   lists.get("graftednodes")?.push(...first);
+  for (const object of first) latest.set(object.metadata.name, object);
   lists.get("graftednodepools")?.push(...pools);
   const directory = mkdtempSync(join(tmpdir(), "graftlet-fleet-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
@@ -96,6 +111,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
     log: silentLog(),
     client,
     namespace,
+    self: { name: "graftlet-1", uid: "pod-1" },
     usedPorts: [10_250],
     isConfigured: (name) => name === "configured",
     addresses: () => ["10.0.0.9"],

@@ -1,0 +1,218 @@
+import { applyObject } from "../api/apply.ts";
+import type { ApiClient } from "../api/client.ts";
+import { createReflector } from "../api/reflector.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, ignoreNotFound } from "../lib/errors.ts";
+import type { ClockAndLog } from "../lib/log.ts";
+import { createFailureLog } from "../lib/retry.ts";
+import { runPeriodically } from "../lib/periodic.ts";
+import { microTime } from "../lib/rfc3339.ts";
+import type { Runnable } from "../lib/runnables.ts";
+import type { Lease } from "../objects.ts";
+
+/** A process that serves GraftedNodes of a namespace together with others: a Pod of the release's Deployment. */
+export interface Replica {
+  /** Name and UID of its Pod. */
+  readonly name: string;
+  readonly uid: string;
+}
+
+export interface MembershipDeps extends ClockAndLog {
+  readonly client: ApiClient;
+  readonly namespace: string;
+  /** The Helm release, whose Pods are the replicas. */
+  readonly release: string;
+  readonly self: Replica;
+  /** Called when replicas have come or gone, or may have. */
+  readonly onChange: () => void;
+}
+
+/** The replicas of a release, each known by a Lease that it renews. */
+export interface Membership {
+  readonly running: readonly Runnable[];
+  /** True if the replica with this UID may still be serving its objects. */
+  isAlive(uid: string): boolean;
+  /** UIDs of the replicas that accept objects: those that are alive and are not shutting down. */
+  accepting(): readonly string[];
+  /** True if this replica may take objects: its Lease was renewed recently, so that the API server and the others know of it. */
+  mayTake(): boolean;
+  /** Announces that this replica is shutting down: it keeps its objects until it has handed them over, and takes no others. */
+  leave(signal: AbortSignal): Promise<void>;
+  /** Deletes this replica's Lease: nothing is left that it serves. */
+  end(signal: AbortSignal): Promise<void>;
+}
+
+const [durationMs, renewalMs, retryMs] = [15_000, 5_000, 1_000];
+const replicaLabel = "graftlet.dev/replica-of";
+/** Label of the Lease of a replica that is shutting down. */
+const leavingLabel = "graftlet.dev/leaving";
+
+/** Name of a replica's Lease. Policies allow a Pod only the Lease with its name. */
+export function replicaLeaseName(self: Replica): string {
+  return `graftlet-replica-${self.name}`;
+}
+
+/** Renews this replica's Lease, and watches those of the others. Whether a Lease has expired is decided by when this process last saw it
+ *  change, and not by the time in it, since the clocks of replicas may differ.
+ *  @see https://kubernetes.io/docs/concepts/architecture/leases/ */
+export function createMembership(deps: MembershipDeps): Membership {
+  const { client, namespace, release, self, onChange, clock, log } = deps;
+  const path = `/apis/coordination.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/leases`;
+  const seen = createSightings(clock);
+  let known = "";
+  let timer = clock.after(durationMs, () => look());
+  /** Tells of replicas that have come, gone or begun to shut down, and looks again when the next Lease may have expired. */
+  const look = () => {
+    timer.cancel();
+    timer = clock.after(seen.nextExpiryMs(), look);
+    const now = seen.summary();
+    if (now === known) return;
+    known = now;
+    onChange();
+  };
+  const leases = createReflector<Lease>({
+    client,
+    path,
+    labelSelector: `${replicaLabel}=${release}`,
+    handler: {
+      replace(all) {
+        seen.keepOnly(all);
+        for (const lease of all) seen.see(lease);
+        look();
+      },
+      changed(lease, type) {
+        if (type === "deleted") seen.forget(lease);
+        else seen.see(lease);
+        look();
+      },
+    },
+    clock,
+    log,
+  });
+  const own = createOwnLease(deps, path);
+  const renewal = runPeriodically(
+    { name: "replica lease", intervalMs: () => (own.hasFailed() ? retryMs : renewalMs), clock, log },
+    async (signal) => {
+      const couldTake = own.isFresh();
+      await own.renew(false, clock.within(renewalMs, signal));
+      if (!own.isFresh()) return;
+      if (couldTake) return;
+      seen.restart();
+      onChange();
+    },
+  );
+  return {
+    running: [leases, { ...renewal, run: (signal) => renewal.run(signal).finally(() => timer.cancel()) }],
+    isAlive: (uid) => uid === self.uid || seen.isAlive(uid),
+    accepting: () => seen.accepting(),
+    mayTake: () => own.isFresh() && leases.synced() && !own.isLeaving(),
+    leave: (signal) => own.renew(true, signal),
+    end: (signal) => own.remove(signal),
+  };
+}
+
+interface Sighting {
+  /** When the Lease was last seen to change, monotonic milliseconds. */
+  readonly at: number;
+  readonly renewTime: string | undefined;
+  readonly isLeaving: boolean;
+}
+
+/** What this process has seen of the replicas' Leases. */
+function createSightings(clock: Pick<Clock, "monotonic">) {
+  const sightings = new Map<string, Sighting>();
+  /** Since when the API server has answered without interruption: a Lease that could not be seen to change meanwhile gets its full time. */
+  let since = clock.monotonic();
+  const ageOf = ({ at }: Sighting) => clock.monotonic() - Math.max(at, since);
+  /** If most of the replicas seem to have died at once, it is more likely that something else has delayed all of them. */
+  const limitMs = () => {
+    const silent = [...sightings.values()].filter((sighting) => ageOf(sighting) >= durationMs).length;
+    return silent * 2 > sightings.size ? 2 * durationMs : durationMs;
+  };
+  const isAlive = (sighting: Sighting) => ageOf(sighting) < limitMs();
+  return {
+    see({ metadata, spec }: Lease): void {
+      const uid = spec?.holderIdentity ?? "";
+      const before = sightings.get(uid);
+      const isLeaving = metadata.labels?.[leavingLabel] !== undefined;
+      const isRenewed = before?.renewTime !== spec?.renewTime;
+      const at = before && !isRenewed ? before.at : clock.monotonic();
+      sightings.set(uid, { at, renewTime: spec?.renewTime, isLeaving });
+    },
+    forget: ({ spec }: Lease): unknown => sightings.delete(spec?.holderIdentity ?? ""),
+    keepOnly(leases: readonly Lease[]): void {
+      const uids = new Set(leases.map(({ spec }) => spec?.holderIdentity ?? ""));
+      for (const uid of sightings.keys()) if (!uids.has(uid)) sightings.delete(uid);
+    },
+    /** Gives all Leases their full time again, because the API server could not be asked for a while. */
+    restart: () => void (since = clock.monotonic()),
+    isAlive(uid: string): boolean {
+      const sighting = sightings.get(uid);
+      return sighting !== undefined && isAlive(sighting);
+    },
+    accepting: (): readonly string[] =>
+      [...sightings].filter(([, sighting]) => isAlive(sighting) && !sighting.isLeaving).map(([uid]) => uid),
+    /** Says which replicas are alive, and which of them are shutting down. */
+    summary: (): string =>
+      JSON.stringify(
+        [...sightings]
+          .filter(([, sighting]) => isAlive(sighting))
+          .map(([uid, { isLeaving }]) => `${uid} ${isLeaving}`)
+          .toSorted(),
+      ),
+    /** Time until the next Lease expires unless it is renewed, milliseconds. */
+    nextExpiryMs(): number {
+      const limit = limitMs();
+      const left = [...sightings.values()].map((sighting) => limit - ageOf(sighting)).filter((ms) => ms > 0);
+      return Math.min(...left, limit) + 1;
+    },
+  };
+}
+
+/** This replica's Lease. */
+function createOwnLease({ client, namespace, release, self, clock, log }: MembershipDeps, path: string) {
+  const name = replicaLeaseName(self);
+  const failures = createFailureLog(log, "cannot renew the lease of this replica; retrying");
+  let renewedAt: number | undefined;
+  let hasFailed = false;
+  let isLeaving = false;
+  const write = async (signal: AbortSignal): Promise<void> => {
+    const leaving = isLeaving ? { [leavingLabel]: "true" } : {};
+    const metadata = {
+      name,
+      namespace,
+      labels: { [replicaLabel]: release, ...leaving },
+      // The cluster deletes the Lease with the Pod.
+      ownerReferences: [{ apiVersion: "v1", kind: "Pod", ...self }],
+    };
+    const spec = {
+      holderIdentity: self.uid,
+      leaseDurationSeconds: durationMs / 1_000,
+      renewTime: microTime(clock.now()),
+    };
+    const lease = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec };
+    await applyObject(client, `${path}/${name}`, lease, signal, "graftlet-replica");
+  };
+  return {
+    hasFailed: () => hasFailed,
+    isLeaving: () => isLeaving,
+    /** True if it was renewed recently enough for the others to wait for the next renewal. */
+    isFresh: () => renewedAt !== undefined && clock.monotonic() - renewedAt < durationMs - renewalMs,
+    async renew(leaves: boolean, signal: AbortSignal): Promise<void> {
+      isLeaving ||= leaves;
+      const began = clock.monotonic();
+      try {
+        await write(signal);
+        renewedAt = began;
+        hasFailed = false;
+        failures.succeeded();
+      } catch (error) {
+        hasFailed = true;
+        if (!signal.aborted && !hasCode(error, "unavailable", "conflict")) failures.failed(error);
+      }
+    },
+    async remove(signal: AbortSignal): Promise<void> {
+      await ignoreNotFound(client.delete(`${path}/${name}`, undefined, { signal }));
+    },
+  };
+}

@@ -1,0 +1,194 @@
+import type { ApiClient } from "../api/client.ts";
+import { hasCode, ignoreNotFound } from "../lib/errors.ts";
+import type { ClockAndLog } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
+import type { Runnable } from "../lib/runnables.ts";
+import { createFailureLog } from "../lib/retry.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
+import { createTrigger } from "../lib/trigger.ts";
+import { type GraftedNode, graftedNodePath, type OwnerStatus } from "./grafted-node.ts";
+import type { Membership, Replica } from "./membership.ts";
+import { type PlacedObject, placementOf, surplusOf } from "./placement.ts";
+
+export interface OwnershipDeps extends ClockAndLog {
+  readonly client: Pick<ApiClient, "get" | "patch">;
+  readonly self: Replica;
+  readonly membership: Pick<Membership, "isAlive" | "accepting" | "mayTake">;
+  /** The objects to be served, as they are in the cluster. */
+  readonly objects: () => readonly GraftedNode[];
+  /** Stops serving an object. Resolves once nothing of this process uses its machine. */
+  readonly stop: (name: string) => Promise<void>;
+  /** Serves an object again that could not be handed over. */
+  readonly resume: (name: string) => void;
+}
+
+export interface Ownership extends Runnable {
+  /** True if this replica serves the object. */
+  owns(object: GraftedNode): boolean;
+  /** To be called when objects or replicas have changed. */
+  check(): void;
+  /** Hands over all objects of this replica, a few at a time. Ends early when the signal aborts. */
+  handOverAll(signal: AbortSignal): Promise<void>;
+}
+
+/** Time after which any replica takes an object that its preferred replica has not taken, milliseconds. */
+const abandonedMs = 5_000;
+/** Delay before a failed change of owner is tried again, milliseconds. */
+const retryMs = 1_000;
+/** Number of objects whose owner changes at the same time: when they are taken, and when this replica shuts down. */
+const [takenAtOnce, handedOverAtOnce] = [16, 8];
+/** Share of all objects that a replica with too many gives away at the same time. */
+const balancedAtOnce = 0.02;
+
+/** Decides which objects this replica serves. Each object names its owner in its status, which replicas change by compare-and-swap. An
+ *  object without owner, or whose owner has died, is taken by the replica that `placementOf` chooses, or after a while by any. Only its
+ *  owner gives an object away. The owner's epoch grows each time that a replica takes the object. */
+export function createOwnership(deps: OwnershipDeps): Ownership {
+  const { self, membership, objects, clock } = deps;
+  const changed = createTrigger();
+  const takes = createChanges(deps, changed.fire);
+  const handOvers = createChanges(deps, changed.fire);
+  const isOwn = ({ status }: GraftedNode) => status?.owner?.uid === self.uid;
+  /** Epochs in which this replica has handed over objects, by their UIDs: it may see its own change later than it was made. */
+  const handedOver = new Map<string, number>();
+  const owns = (object: GraftedNode) =>
+    isOwn(object) &&
+    !handOvers.has(object.metadata.name) &&
+    handedOver.get(object.metadata.uid) !== object.status?.owner?.epoch;
+  const inTurn = createSemaphore(takenAtOnce);
+  /** Since when objects have had no owner, monotonic milliseconds. */
+  const unowned = new Map<string, number>();
+  /** Takes the objects that are this replica's turn. @returns when to look again, milliseconds; undefined if no object is without owner. */
+  const takeUnowned = (all: readonly GraftedNode[], signal: AbortSignal): number | undefined => {
+    const now = clock.monotonic();
+    const targets = placementOf(all.map(placedObject(membership)), membership.accepting());
+    for (const name of unowned.keys()) if (!targets.has(name)) unowned.delete(name);
+    let againMs: number | undefined;
+    for (const object of all) {
+      const { name } = object.metadata;
+      const target = targets.get(name);
+      if (target === undefined) continue;
+      const since = unowned.get(name) ?? now;
+      unowned.set(name, since);
+      const leftMs = since + abandonedMs - now;
+      if (target === self.uid || leftMs <= 0)
+        void takes.start(name, () => inTurn(() => take(deps, object, signal), signal), signal);
+      else againMs = Math.min(againMs ?? leftMs, leftMs);
+    }
+    return againMs;
+  };
+  const handOver = async (object: GraftedNode, signal: AbortSignal) => {
+    const { name, uid } = object.metadata;
+    const work = async () => {
+      await deps.stop(name);
+      handedOver.set(uid, await release(deps, object, signal));
+    };
+    await handOvers.start(name, work, signal);
+    deps.resume(name);
+  };
+  const balance = (all: readonly GraftedNode[], signal: AbortSignal) => {
+    const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
+    if (atOnce <= 0) return;
+    const surplus = surplusOf(all.map(placedObject(membership)), membership.accepting(), self.uid);
+    const given = new Set(surplus.filter((name) => !handOvers.has(name)).slice(0, atOnce));
+    for (const object of all) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);
+  };
+  const forgetGone = (all: readonly GraftedNode[]) => {
+    if (handedOver.size === 0) return;
+    const uids = new Set(all.map(({ metadata: { uid } }) => uid));
+    for (const uid of handedOver.keys()) if (!uids.has(uid)) handedOver.delete(uid);
+  };
+  return {
+    name: "ownership",
+    owns,
+    check: changed.fire,
+    async run(signal) {
+      while (!signal.aborted) {
+        let againMs: number | undefined;
+        if (membership.mayTake()) {
+          const all = objects();
+          forgetGone(all);
+          againMs = takeUnowned(all, signal);
+          balance(all, signal);
+        }
+        await pause(clock, againMs, changed.fired(signal), signal);
+      }
+    },
+    async handOverAll(signal) {
+      const turn = createSemaphore(handedOverAtOnce);
+      const given = objects().filter(isOwn);
+      await Promise.all(given.map((object) => turn(() => handOver(object, signal), signal).catch(() => undefined)));
+    },
+  };
+}
+
+/** Changes of owners that are under way, at most one for each object. */
+function createChanges({ clock, log }: ClockAndLog, onChange: () => void) {
+  const failures = createFailureLog(log, "cannot change the owner of a GraftedNode; retrying");
+  const underWay = new Set<string>();
+  return {
+    has: (name: string) => underWay.has(name),
+    count: () => underWay.size,
+    /** Does the work unless such a change of the object is under way. After a failure it waits for a moment; the caller is then called back. */
+    async start(name: string, work: () => Promise<unknown>, signal: AbortSignal): Promise<void> {
+      if (underWay.has(name)) return;
+      underWay.add(name);
+      try {
+        await work();
+        failures.succeeded();
+      } catch (error) {
+        if (!signal.aborted && !hasCode(error, "conflict", "not_found")) failures.failed(error, { object: name });
+        await clock.sleep(retryMs, signal).catch(() => undefined);
+      }
+      underWay.delete(name);
+      onChange();
+    },
+  };
+}
+
+/** The object with its owner, if that is alive. */
+function placedObject({ isAlive }: Pick<Membership, "isAlive">) {
+  return ({ metadata: { name }, status }: GraftedNode): PlacedObject => {
+    const uid = status?.owner?.uid ?? "";
+    return { name, owner: uid !== "" && isAlive(uid) ? uid : undefined };
+  };
+}
+
+/** Makes this replica the owner of an object. @throws conflict if the object has changed meanwhile. */
+async function take({ client, self, clock }: OwnershipDeps, object: GraftedNode, signal: AbortSignal): Promise<void> {
+  const owner: OwnerStatus = {
+    replica: self.name,
+    uid: self.uid,
+    epoch: (object.status?.owner?.epoch ?? 0) + 1,
+    since: rfc3339(clock.now()),
+  };
+  await writeOwner(client, object, owner, signal);
+}
+
+/** Leaves an object without owner, unless it has another one by now. @returns the epoch in which this replica owned it.
+ *  @throws conflict if the object has changed meanwhile. */
+async function release(
+  { client, self, clock }: OwnershipDeps,
+  object: GraftedNode,
+  signal: AbortSignal,
+): Promise<number> {
+  const { name, namespace } = object.metadata;
+  const now = await ignoreNotFound(client.get<GraftedNode>(graftedNodePath(namespace, name), { signal }));
+  const { uid, epoch } = now?.status?.owner ?? {};
+  if (!now || epoch === undefined || uid !== self.uid) return object.status?.owner?.epoch ?? 0;
+  await writeOwner(client, now, { replica: "", uid: "", epoch, since: rfc3339(clock.now()) }, signal);
+  return epoch;
+}
+
+/** Compare-and-swap: the object must still have the version that was read. */
+async function writeOwner(
+  client: OwnershipDeps["client"],
+  { metadata: { name, namespace, resourceVersion } }: GraftedNode,
+  owner: OwnerStatus,
+  signal: AbortSignal,
+): Promise<void> {
+  const body = { metadata: { resourceVersion }, status: { owner } };
+  const query = { fieldManager: "graftlet-owner" };
+  await client.patch(`${graftedNodePath(namespace, name)}/status`, { type: "merge", body }, { signal, query });
+}

@@ -1,0 +1,231 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
+import type { Node, Pod } from "../../src/objects.ts";
+import { converse } from "../harness/conversation.ts";
+import { chart } from "../harness/helm.ts";
+import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { listProcesses, textOf } from "../harness/processes.ts";
+import { whole } from "../matrix.ts";
+import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
+import { inNamespace, releaseOf } from "./helm/release.ts";
+
+const machines = ["edge-1", "edge-2", "edge-3", "edge-4"];
+const replicas = 3;
+
+/** What an object says about the Pod that serves it. */
+interface Owned {
+  readonly name: string;
+  readonly replica: string;
+  readonly epoch: number;
+  readonly isReady: boolean;
+}
+
+describe("machines shared by the replicas of a release", { timeout: 850_000 }, () => {
+  let lab: HelmLab;
+  let pods: () => Promise<readonly Pod[]>;
+  const list = async (): Promise<readonly Owned[]> => {
+    const text = await lab.cluster.mustKubectl(["get", "gn", inNamespace, "--output=json"]);
+    const { items } = JSON.parse(text) as { readonly items: readonly GraftedNode[] };
+    return items.map(({ metadata: { name }, status }) => ({
+      name,
+      replica: status?.owner?.replica ?? "",
+      epoch: status?.owner?.epoch ?? 0,
+      isReady: status?.conditions?.find(({ type }) => type === "Ready")?.status === "True",
+    }));
+  };
+  const explain = async () => {
+    const logs = await lab.cluster.kubectl([
+      "logs",
+      inNamespace,
+      "--selector=app.kubernetes.io/component=kubelet",
+      "--prefix",
+    ]);
+    return `${JSON.stringify(await list())}\n${logs.stdout.slice(-8_000)}`;
+  };
+  /** Waits until each machine is Ready and is served by a running Pod. @returns the owners. */
+  const untilShared = (holds: (owned: readonly Owned[]) => boolean, timeoutMs = 60_000) =>
+    lab.cluster.waitFor(
+      "all machines to be Ready with their new owners",
+      async () => {
+        const owned = await list();
+        const running = new Set((await pods()).filter(isRunning).map(({ metadata: { name } }) => name));
+        const isServed = ({ replica, isReady }: Owned) => isReady && running.has(replica);
+        return owned.length === machines.length && owned.every(isServed) && holds(owned) && owned;
+      },
+      { timeoutMs, explain },
+    );
+  const scale = (count: number) =>
+    lab.cluster.mustKubectl(["scale", `deployment/${release.name}-graftlet`, inNamespace, `--replicas=${count}`]);
+  const containers = async () => {
+    const found = await Promise.all(machines.map((name) => lab.cluster.get<Pod>("pod", `on-${name}`)));
+    return found.map((pod) => {
+      const [container] = pod?.status?.containerStatuses ?? [];
+      return `${container?.containerID} ${container?.restartCount}`;
+    });
+  };
+
+  before(async () => {
+    lab = await startHelmLab("fleet-replicas", { say: (line) => console.error(line) });
+    ({ pods } = releaseOf(lab));
+    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}", `--set=replicas=${replicas}`];
+    await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values]);
+  });
+  after(async () => lab?.[Symbol.asyncDispose]());
+
+  test("replicas share the machines evenly, and kubectl reaches pods through each owner", async () => {
+    for (const name of machines) await lab.cluster.apply([graftedMachine(lab.edge, name), podOn(name)]);
+    const owned = await untilShared(() => true, 120_000);
+    const counts = new Map<string, number>();
+    for (const { replica } of owned) counts.set(replica, (counts.get(replica) ?? 0) + 1);
+    assert.deepEqual([...counts.values()].toSorted(), [1, 1, 2], JSON.stringify(owned));
+    for (const name of machines) {
+      await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", `pod/on-${name}`, "--timeout=55s"]);
+      assert.equal(await lab.cluster.mustKubectl(["exec", `on-${name}`, "--", "echo", "hello"]), "hello\n");
+      assert.equal(await lab.cluster.mustKubectl(["logs", `on-${name}`]), "started\n");
+    }
+    const selector = [
+      "get",
+      "gn",
+      inNamespace,
+      `--field-selector=status.owner.replica=${owned[0]?.replica}`,
+      "--output=name",
+    ];
+    assert.match(await lab.cluster.mustKubectl(selector), /graftednode/);
+  });
+
+  test("scaling down hands machines over without a restart or a node that is not Ready, and sessions of other machines go on", async () => {
+    const before = await list();
+    const running = await containers();
+    const kept = before[0];
+    assert.ok(kept);
+    const { replica: last } = kept;
+    // The Deployment ends the others.
+    const cost = "controller.kubernetes.io/pod-deletion-cost=100";
+    await lab.cluster.mustKubectl(["annotate", "pod", last, inNamespace, cost]);
+    await using session = converse(
+      lab.cluster.startKubectl([
+        "exec",
+        "--stdin",
+        `on-${kept.name}`,
+        "--",
+        "sh",
+        "-c",
+        "while read word; do echo got $word; done",
+      ]),
+    );
+    session.write("before\n");
+    await session.says("got before", 20_000);
+    using watch = watchReady(lab);
+    await scale(1);
+    const after = await untilShared((owned) => owned.every(({ replica }) => replica === last));
+    for (const { name, epoch } of after) {
+      const old = before.find((one) => one.name === name);
+      assert.equal(epoch, (old?.epoch ?? 0) + (old?.replica === last ? 0 : 1), name);
+    }
+    session.write("after\n");
+    await session.says("got after", 20_000);
+    session.endInput();
+    assert.equal(await session.ended(), 0);
+    assert.deepEqual(await watch.notReady(), []);
+    assert.deepEqual(await containers(), running);
+    for (const name of machines)
+      assert.equal(await lab.cluster.mustKubectl(["exec", `on-${name}`, "--", "echo", "hello"]), "hello\n");
+  });
+
+  test("scaling up gives machines to the new replicas", async () => {
+    const running = await containers();
+    await scale(replicas);
+    await untilShared((owned) => new Set(owned.map(({ replica }) => replica)).size === replicas, 90_000);
+    assert.deepEqual(await containers(), running);
+  });
+
+  test("the machines of a replica that stands still are taken over, and it does nothing to them when it goes on", async () => {
+    const running = await containers();
+    const before = await list();
+    const frozen = before[0]?.replica ?? "";
+    const moved = before.filter(({ replica }) => replica === frozen);
+    const pod = (await pods()).find(({ metadata }) => metadata.name === frozen);
+    assert.ok(pod);
+    using watch = watchReady(lab);
+    const began = performance.now();
+    const pids = processesOf(pod);
+    for (const pid of pids) process.kill(pid, "SIGSTOP");
+    try {
+      const taken = await untilShared((owned) => owned.every(({ replica }) => replica !== frozen));
+      for (const { name, epoch } of moved) {
+        assert.equal(taken.find((one) => one.name === name)?.epoch, epoch + 1, name);
+        const answers = async () => (await lab.cluster.kubectl(["exec", `on-${name}`, "--", "true"])).code === 0;
+        await lab.cluster.waitFor(`${name} to be served by its new owner`, answers, { timeoutMs: 60_000, explain });
+      }
+      const took = (performance.now() - began) / 1_000;
+      console.log(`the machines of a replica that stands still were served again after ${took.toFixed(1)} s`);
+      assert.ok(took < (whole ? 30 : 45), String(took));
+    } finally {
+      for (const pid of pids) process.kill(pid, "SIGCONT");
+    }
+    await sleep(5_000);
+    await untilShared(() => true);
+    assert.deepEqual(await containers(), running);
+    const unready = await watch.notReady();
+    assert.deepEqual(
+      unready.filter((node) => node.includes("Unknown") || node.includes("RuntimeInUse")),
+      [],
+    );
+  });
+
+  test("the machines of a Pod that is killed are served again within seconds", async () => {
+    const running = await containers();
+    const before = await list();
+    const killed = before[0]?.replica ?? "";
+    using watch = watchReady(lab);
+    await lab.cluster.mustKubectl(["delete", "pod", killed, inNamespace, "--grace-period=0", "--force"]);
+    await untilShared((owned) => owned.every(({ replica }) => replica !== killed));
+    for (const { name } of before.filter(({ replica }) => replica === killed)) {
+      const answers = async () => (await lab.cluster.kubectl(["exec", `on-${name}`, "--", "true"])).code === 0;
+      await lab.cluster.waitFor(`${name} to be served by its new owner`, answers, { timeoutMs: 60_000, explain });
+    }
+    assert.deepEqual(await containers(), running);
+    assert.deepEqual(
+      (await watch.notReady()).filter((node) => node.includes("Unknown")),
+      [],
+    );
+  });
+});
+
+function isRunning({ metadata, status }: Pod): boolean {
+  return status?.phase === "Running" && metadata.deletionTimestamp === undefined;
+}
+
+/** Processes of a Pod's containers. */
+function processesOf({ metadata: { uid } }: Pod): readonly number[] {
+  const inPod = ({ pid }: { readonly pid: number }) => textOf(`/proc/${pid}/cgroup`).includes(uid);
+  return listProcesses()
+    .filter(inPod)
+    .map(({ pid }) => pid);
+}
+
+/** Watches the Nodes of the machines until it is disposed. */
+function watchReady({ cluster }: HelmLab) {
+  const seen = new Set<string>();
+  const stop = new AbortController();
+  const watching = (async () => {
+    while (!stop.signal.aborted) {
+      for (const name of machines) {
+        const ready = (await cluster.get<Node>("node", name))?.status?.conditions?.find(({ type }) => type === "Ready");
+        if (ready?.status !== "True") seen.add(`${name} ${ready?.status} ${ready?.reason}`);
+      }
+      await sleep(500);
+    }
+  })();
+  return {
+    /** Names, statuses and reasons of Nodes that were not Ready. */
+    async notReady(): Promise<readonly string[]> {
+      stop.abort();
+      await watching;
+      return [...seen];
+    },
+    [Symbol.dispose]: () => stop.abort(),
+  };
+}

@@ -1,0 +1,270 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { NodeConfig } from "../../../src/config/node-config.ts";
+import { createFleet } from "../../../src/fleet/fleet.ts";
+import type { GraftedNode } from "../../../src/fleet/grafted-node.ts";
+import { silentLog } from "../../../src/lib/log.ts";
+import { createReportedNode } from "../../../src/report/reported-node.ts";
+import { fakeClock, type FakeClock } from "../../fakes/clock.ts";
+import { type SimulatedApi, simulatedApi, type SimulatedProcess, simulatedProcess } from "../../fakes/fleet-world.ts";
+
+const namespace = "edge";
+const machines = Array.from({ length: 8 }, (_, index) => `m-${index}`);
+/** Longest time after the last fault in which each object must have an owner and be served, milliseconds. */
+const recoveryMs = 60_000;
+/** Step of the model's time, milliseconds. */
+const stepMs = 250;
+const directory = mkdtempSync(join(tmpdir(), "graftlet-model-"));
+
+/** A sequence of numbers from 0 to 1 that a seed determines. */
+function seeded(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A machine's lock: held by one session at a time, and free a while after its holder has died or stands still. */
+interface Machine {
+  holder: { readonly process: SimulatedProcess; readonly epoch: number } | undefined;
+  /** Epochs in which the machine was used, in order. */
+  readonly epochs: number[];
+}
+
+/** Moves time on in small steps, so that work of the real file system is done in between. */
+async function advance(clock: FakeClock, ms: number): Promise<void> {
+  for (let left = ms; left > 0; left -= stepMs) {
+    await clock.advance(Math.min(left, stepMs));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+interface World {
+  readonly clock: FakeClock;
+  readonly api: SimulatedApi;
+  readonly random: () => number;
+  readonly targets: ReadonlyMap<string, Machine>;
+  readonly replicas: Map<string, Replica>;
+}
+
+interface Replica {
+  readonly process: SimulatedProcess;
+  readonly stop: AbortController;
+  readonly ended: Promise<void>;
+}
+
+function createWorld(seed: number): World {
+  const clock = fakeClock();
+  const api = simulatedApi(clock);
+  for (const name of machines)
+    api.put("graftednodes", {
+      metadata: { name, namespace, uid: `uid-${name}`, generation: 1 },
+      spec: { ssh: { host: name } },
+    } as unknown as GraftedNode);
+  const targets = new Map(machines.map((name) => [name, { holder: undefined, epochs: [] } as Machine]));
+  return { clock, api, random: seeded(seed), targets, replicas: new Map() };
+}
+
+const ownerOf = ({ api }: World, name: string) => {
+  const object = api.objects("graftednodes").find(({ metadata }) => metadata.name === name) as GraftedNode | undefined;
+  return object?.status?.owner;
+};
+
+/** Frees the machine's lock if its holder cannot keep it: it has died, or another replica has claimed the machine with a later epoch. */
+function settleLock(world: World, name: string, claimant: number): void {
+  const machine = world.targets.get(name);
+  if (!machine?.holder) return;
+  const { process, epoch } = machine.holder;
+  if (process.state() === "dead" || epoch < claimant) machine.holder = undefined;
+}
+
+function startReplica(world: World, uid: string): void {
+  const process = simulatedProcess(world.clock, world.api, world.random);
+  const { clock, client } = process;
+  const fleet = createFleet({
+    clock,
+    client,
+    log: silentLog(),
+    namespace,
+    self: { name: uid, uid },
+    usedPorts: [],
+    isConfigured: () => false,
+    addresses: () => ["10.0.0.9"],
+    enrolments: () => Promise.reject(new Error("there is no listener")),
+    fleet: {
+      release: "r",
+      nodeNames: ["m-*"],
+      mayHave: () => true,
+      directory,
+      hasServices: false,
+      listener: undefined,
+      decodeNode: ({ name, port }) => ({ nodeName: name, kubelet: { port } }) as unknown as NodeConfig,
+    },
+    addNode: (name) => ({
+      report: createReportedNode({ name, provider: "ssh" }),
+      log: silentLog(),
+      [Symbol.dispose]: () => undefined,
+    }),
+    onListed: () => undefined,
+    async run({ nodeName }, _parts, signal) {
+      const machine = world.targets.get(nodeName);
+      assert.ok(machine);
+      while (!signal.aborted) {
+        // What a process does in this moment, it does on the machine: one that stands still does nothing.
+        const epoch = ownerOf(world, nodeName)?.uid === uid ? (ownerOf(world, nodeName)?.epoch ?? 0) : 0;
+        settleLock(world, nodeName, epoch);
+        if (!machine.holder && epoch > 0) {
+          machine.holder = { process, epoch };
+          machine.epochs.push(epoch);
+        }
+        await clock.sleep(500, signal).catch(() => undefined);
+      }
+      if (machine.holder?.process === process) machine.holder = undefined;
+    },
+    withNodeClient: () => Promise.reject(new Error("unused")),
+    clean: () => Promise.reject(new Error("unused")),
+  });
+  const stop = new AbortController();
+  world.replicas.set(uid, { process, stop, ended: fleet.run(stop.signal) });
+}
+
+/** Names of the machines that no running replica serves. */
+function unserved(world: World): readonly string[] {
+  return machines.filter((name) => {
+    const owner = ownerOf(world, name)?.uid ?? "";
+    const replica = world.replicas.get(owner);
+    return replica?.process.state() !== "running" || world.targets.get(name)?.holder?.process !== replica.process;
+  });
+}
+
+async function untilServed(world: World, what: string): Promise<void> {
+  const from = world.clock.monotonic();
+  while (unserved(world).length > 0) {
+    const waited = world.clock.monotonic() - from;
+    const owners = () => machines.map((name) => `${name}: ${JSON.stringify(ownerOf(world, name))}`).join("\n");
+    assert.ok(waited <= recoveryMs, `${what}: not served after ${waited} ms: ${unserved(world).join()}\n${owners()}`);
+    await advance(world.clock, 500);
+  }
+}
+
+/** Epochs of each object grow by one with each owner, and each machine is used in growing epochs. */
+function checkEpochs({ api, targets }: World): void {
+  for (const name of machines) {
+    const taken = api.ownerChanges.filter((change) => change.name === name && change.uid !== "");
+    assert.deepEqual(
+      taken.map(({ epoch }) => epoch),
+      taken.map((_, index) => index + 1),
+      name,
+    );
+    const { epochs = [] } = targets.get(name) ?? {};
+    assert.deepEqual(
+      epochs,
+      [...new Set(epochs)].toSorted((one, other) => one - other),
+      name,
+    );
+  }
+}
+
+type Fault = (world: World, uid: string) => Promise<void>;
+
+const faults: Readonly<Record<string, Fault>> = {
+  async "is killed and replaced"(world, uid) {
+    world.replicas.get(uid)?.process.kill();
+    world.api.remove("pods", uid);
+    await advance(world.clock, world.random() * 10_000);
+    world.replicas.delete(uid);
+    startReplica(world, `${uid}'`);
+  },
+  async "stands still"({ clock, random, replicas }, uid) {
+    replicas.get(uid)?.process.stop();
+    await advance(clock, 10_000 + random() * 80_000);
+    replicas.get(uid)?.process.continue();
+  },
+  async "is cut off from the API server"({ clock, random, replicas }, uid) {
+    replicas.get(uid)?.process.cutOff(true);
+    await advance(clock, 10_000 + random() * 60_000);
+    replicas.get(uid)?.process.cutOff(false);
+  },
+  async "loses the API server with all others"({ clock, random, replicas }) {
+    for (const { process } of replicas.values()) process.cutOff(true);
+    await advance(clock, 10_000 + random() * 120_000);
+    for (const { process } of replicas.values()) process.cutOff(false);
+  },
+  async "is shut down and replaced"(world, uid) {
+    const replica = world.replicas.get(uid);
+    replica?.stop.abort();
+    startReplica(world, `${uid}"`);
+    await advance(world.clock, 25_000);
+    world.replicas.delete(uid);
+  },
+};
+
+async function end(world: World): Promise<void> {
+  for (const { process, stop } of world.replicas.values()) {
+    process.kill();
+    stop.abort();
+  }
+}
+
+for (const seed of [1, 2, 3, 4])
+  test(`each object is served again after faults, in growing epochs (seed ${seed})`, { timeout: 60_000 }, async () => {
+    const world = createWorld(seed);
+    for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+    await untilServed(world, "start");
+    const names = Object.keys(faults);
+    for (let round = 0; round < 8; round += 1) {
+      const name = names[Math.floor(world.random() * names.length)] ?? "";
+      const uid = [...world.replicas.keys()][Math.floor(world.random() * world.replicas.size)] ?? "";
+      await faults[name]?.(world, uid);
+      await untilServed(world, `round ${round}: replica ${uid} ${name}`);
+      checkEpochs(world);
+    }
+    await end(world);
+  });
+
+test("nobody takes anything while the API server is away from all, and nothing moves when it is back", async () => {
+  const world = createWorld(7);
+  for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+  await untilServed(world, "start");
+  await advance(world.clock, 30_000);
+  const changes = world.api.ownerChanges.length;
+  await faults["loses the API server with all others"]?.(world, "");
+  await advance(world.clock, 60_000);
+  assert.equal(world.api.ownerChanges.length, changes);
+  await end(world);
+});
+
+test("objects of a killed replica are served by others within 20 s", async () => {
+  const world = createWorld(11);
+  for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+  await untilServed(world, "start");
+  const from = world.clock.monotonic();
+  world.replicas.get("a")?.process.kill();
+  await untilServed(world, "after the kill");
+  assert.ok(world.clock.monotonic() - from <= 20_000, String(world.clock.monotonic() - from));
+  await end(world);
+});
+
+test("a replica that shuts down hands its objects over within seconds", async () => {
+  const world = createWorld(13);
+  for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+  await untilServed(world, "start");
+  await advance(world.clock, 20_000);
+  const from = world.clock.monotonic();
+  world.replicas.get("a")?.stop.abort();
+  await advance(world.clock, 100);
+  while (machines.some((name) => ["a", ""].includes(ownerOf(world, name)?.uid ?? ""))) {
+    assert.ok(world.clock.monotonic() - from <= 5_000, "handed over");
+    await advance(world.clock, 100);
+  }
+  await untilServed(world, "after the shutdown");
+  await end(world);
+});
+
+test.after(() => rmSync(directory, { recursive: true, force: true }));
