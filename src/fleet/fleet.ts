@@ -18,6 +18,7 @@ import { createLoginProtection, loginFinalizer } from "./login-protection.ts";
 import { createMembers, type MembersDeps } from "./members.ts";
 import { createMembership, type Replica } from "./membership.ts";
 import { createOwnership } from "./ownership.ts";
+import { type GraftedNodePool, poolPath } from "./pool.ts";
 import { createPools } from "./pools.ts";
 import { createStarts } from "./starts.ts";
 
@@ -89,19 +90,26 @@ export function createFleet(deps: FleetDeps): Runnable {
   const pools = createPools({
     ...deps,
     objects: all,
-    podsOn: (name) => members.podsOn(name),
-    runningOf: (name) => members.runningOf(name),
-    wake: (names) => members.wake(({ metadata: { name } }) => names.includes(name)),
+    owns: (pool) => poolOwnership.owns(pool),
     onChange() {
-      decide();
+      activate();
+      poolOwnership.check();
       members.updateAll();
       checkLogins();
     },
+    onDecision() {
+      activate();
+      poolOwnership.check();
+      // Some of them may have a turn to restart.
+      members.wake(({ spec }) => spec.poolRef !== undefined);
+    },
   });
   let active: ReadonlySet<string> = new Set();
-  const decide = () => {
+  /** Wakes the members whose machines become nodes, or leave the cluster. */
+  const activate = () => {
     const before = active;
-    active = pools.decide();
+    active = pools.active();
+    pools.check();
     members.wake(({ metadata: { name } }) => before.has(name) !== active.has(name));
   };
   /** Returns the object with the defaults of its pool, and the keys of its enrolled machine. */
@@ -125,13 +133,29 @@ export function createFleet(deps: FleetDeps): Runnable {
     onStopped: serve,
   });
   const { release } = deps.fleet;
-  const membership = createMembership({ ...deps, release, onChange: () => ownership.check() });
-  const ownership = createOwnership({ ...deps, membership, objects: all, stop: members.stop, resume: serve });
+  const membership = createMembership({
+    ...deps,
+    release,
+    onChange() {
+      ownership.check();
+      poolOwnership.check();
+    },
+  });
+  const path = graftedNodePath;
+  const ownership = createOwnership({ ...deps, membership, objects: all, path, stop: members.stop, resume: serve });
+  const poolOwnership = createOwnership<GraftedNodePool>({
+    ...deps,
+    membership,
+    objects: () => pools.list(),
+    path: poolPath,
+    stop: () => Promise.resolve(),
+    resume: () => pools.check(),
+  });
   const needs = createNeeds();
   const objects = reflectorOf<GraftedNode>(deps, graftedNodePath(namespace), {
     replace(listed) {
       needs.replace(listed);
-      decide();
+      activate();
       members.replace(listed.filter(isServed), serving.signal);
       isListed = true;
       ownership.check();
@@ -140,7 +164,7 @@ export function createFleet(deps: FleetDeps): Runnable {
     },
     changed(object, type) {
       const isSame = needs.follow(object, type);
-      (isSame ? pools.statusChanged : decide)();
+      (isSame ? pools.check : activate)();
       if (type !== "deleted" && isServed(object)) members.update(object, serving.signal);
       else void members.stop(object.metadata.name);
       if (isSame) return;
@@ -162,6 +186,7 @@ export function createFleet(deps: FleetDeps): Runnable {
         ...enrolment,
         ...membership.running,
         ownership,
+        poolOwnership,
         last,
       ];
       const running = runGroup(parts, serving.signal);
@@ -170,7 +195,7 @@ export function createFleet(deps: FleetDeps): Runnable {
         isEnding = true;
         const handingOver = clock.within(handOverMs);
         await membership.leave(handingOver);
-        await ownership.handOverAll(handingOver);
+        await Promise.all([ownership, poolOwnership].map((owned) => owned.handOverAll(handingOver)));
       } finally {
         late.cancel();
         serving.abort();

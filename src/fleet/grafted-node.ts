@@ -69,6 +69,10 @@ export interface GraftedNodeStatus {
   readonly endpoint?: { readonly address: string; readonly port: number };
   readonly machine?: MachineStatus;
   readonly owner?: OwnerStatus;
+  /** Number of pods on the node. */
+  readonly pods?: number;
+  /** Digest of its pool's template, as the node runs with it; absent while it does not run. */
+  readonly template?: string;
 }
 
 /** The replica that serves an object. */

@@ -2,13 +2,14 @@ import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { Node } from "../objects.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 import { type Cause, comparableStatus, conditionsOf } from "./conditions.ts";
-import { type GraftedNode, graftedNodeKind, graftedNodePath, type GraftedNodeStatus, isReady } from "./grafted-node.ts";
+import { type GraftedNode, graftedNodeKind, graftedNodePath, type GraftedNodeStatus } from "./grafted-node.ts";
 
 export interface StatusWriterDeps extends ClockAndLog {
   readonly client: Pick<ApiClient, "patch">;
@@ -22,11 +23,15 @@ export interface StatusInput {
   readonly stopped: Cause | undefined;
   /** True once the machine of an inactive object has left the cluster. */
   readonly hasLeft: boolean;
+  /** Digest of its pool's template, as the node runs with it; undefined if it does not run. */
+  readonly template: string | undefined;
 }
 
 /** Delay before a failed write is repeated, and minimum interval between two writes, milliseconds. */
 const retryMs = 10_000;
 const minIntervalMs = 500;
+/** Minimum interval between two writes if nothing but the number of pods has changed, milliseconds. */
+const minPodsIntervalMs = 10_000;
 
 /** Creates the writer of an object's status. It writes when the status has changed. */
 export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusInput) {
@@ -34,16 +39,27 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
   const changed = createTrigger();
   const failures = createFailureLog(log, "cannot write the status of GraftedNode; retrying");
   const write = async (signal: AbortSignal) => {
-    let written: string | undefined;
+    let written: { readonly text: string; readonly pods: number | undefined; readonly at: number } | undefined;
     while (!signal.aborted) {
       await changed.fired(signal);
       if (signal.aborted) return;
       const { object } = input();
       const status = statusOf({ ...input(), report, now: clock.now() });
-      const text = comparableStatus(status);
+      const { pods, ...rest } = status;
+      const text = comparableStatus(rest);
+      const now = clock.monotonic();
+      if (written?.text === text) {
+        if (written.pods === pods) continue;
+        const waitMs = written.at + minPodsIntervalMs - now;
+        if (waitMs > 0) {
+          await pause(clock, waitMs, changed.fired(signal), signal);
+          changed.fire();
+          continue;
+        }
+      }
       try {
-        if (text !== written) await applyStatus(client, object, status, signal);
-        written = text;
+        await applyStatus(client, object, status, signal);
+        written = { text, pods, at: now };
         failures.succeeded();
       } catch (error) {
         if (signal.aborted || hasCode(error, "not_found")) return;
@@ -57,8 +73,6 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
   return {
     /** To be called when the status may have changed. */
     changed: changed.fire,
-    /** True if the node is Ready now, even if that has not been written yet. */
-    isReady: () => isReady(statusOf({ ...input(), report, now: clock.now() })),
     /** Writes the status while `work` is running, or until the signal aborts. */
     async during(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
       const over = new AbortController();
@@ -78,6 +92,7 @@ function statusOf({
   refused,
   stopped,
   hasLeft,
+  template,
   report,
   now,
 }: StatusInput & { readonly report: ReportedNode; readonly now: number }): GraftedNodeStatus {
@@ -88,7 +103,8 @@ function statusOf({
   return {
     ...(generation !== undefined && { observedGeneration: generation }),
     conditions: conditionsOf(state, object.status?.conditions ?? [], { generation, now: rfc3339(now) }),
-    ...(!hasLeft && { ...endpointOf(node, object), ...machineOf(node, object) }),
+    ...(!hasLeft && { ...endpointOf(node, object), ...machineOf(node, object), ...podsOf(report) }),
+    ...(template !== undefined && { template }),
   };
 }
 
@@ -100,6 +116,11 @@ async function applyStatus(
 ): Promise<void> {
   const path = `${graftedNodePath(metadata.namespace, metadata.name)}/status`;
   await applyObject(client, path, { ...graftedNodeKind(metadata.name), status }, signal);
+}
+
+function podsOf(report: ReportedNode): Pick<GraftedNodeStatus, "pods"> {
+  const work = report.introspection();
+  return work ? { pods: work.pods().length } : {};
 }
 
 function endpointOf(node: Node | undefined, { status }: GraftedNode): Pick<GraftedNodeStatus, "endpoint"> {

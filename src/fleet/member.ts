@@ -29,7 +29,6 @@ import {
 } from "./member-configuration.ts";
 import { createMemberNode, type MemberNodeDeps } from "./member-node.ts";
 import { createStatusWriter } from "./member-status.ts";
-import type { RunningNode } from "./roll-out.ts";
 import type { StartInTurn } from "./starts.ts";
 
 export interface MemberDeps
@@ -48,7 +47,7 @@ export interface MemberDeps
 
 /** The roll-outs of pools' templates, as their members see them. */
 export interface MemberRollOuts {
-  /** Returns the part of the pool's template whose changes restart a node. It is the same for all members of the pool. */
+  /** Returns a digest of the part of the pool's template whose changes restart a node. It is the same for all members of the pool. */
   template(object: GraftedNode): string;
   /** True if the object's node may restart to apply that template. */
   hasTurn(object: GraftedNode): boolean;
@@ -56,8 +55,6 @@ export interface MemberRollOuts {
 
 /** One object of the fleet, and its machine. */
 export interface Member {
-  /** The running node; undefined if none runs. */
-  running(): RunningNode | undefined;
   /** Applies a new version of the object. */
   update(object: GraftedNode): void;
   /** Takes the next step now, for example because a Secret has changed. */
@@ -86,7 +83,7 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   let latest = first;
   /** Ends the current attempt to leave. */
   let attempt = new AbortController();
-  const status = createStatusWriter(deps, () => ({ object: latest, ...causes }));
+  const status = createStatusWriter(deps, () => ({ object: latest, ...causes, template: steps.template() }));
   const token = fencingToken(first);
   const steps = createSteps(deps, { causes, reported: status.changed, latest: () => latest, token });
   const failures = createFailureLog(log, "cannot serve GraftedNode; retrying");
@@ -110,10 +107,6 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
     }
   };
   return {
-    running() {
-      const template = steps.template();
-      return template === undefined ? undefined : { template, isReady: status.isReady() };
-    },
     update(object) {
       const isOther = significantParts(object) !== significantParts(latest);
       if (isForced(object) && !isForced(latest))

@@ -22,7 +22,6 @@ interface ServedMember {
   /** The object with its pool's defaults, and the keys of its enrolled machine. */
   completed: GraftedNode;
   readonly member: Member;
-  readonly report: ReportedNode;
   readonly port: number;
   readonly stop: AbortController;
   readonly ended: Promise<void>;
@@ -51,7 +50,7 @@ export function createMembers(deps: MembersDeps) {
         if (members.get(name)?.object.metadata.uid === uid) members.delete(name);
         if (stop.signal.aborted && !signal.aborted) onStopped(name);
       });
-    members.set(name, { object, completed, member, report, port, stop, ended });
+    members.set(name, { object, completed, member, port, stop, ended });
   };
   const follow = (served: ServedMember) => {
     served.completed = effective(served.object);
@@ -72,8 +71,6 @@ export function createMembers(deps: MembersDeps) {
     follow(known);
   };
   return {
-    runningOf: (name: string) => members.get(name)?.member.running(),
-    podsOn: (name: string) => members.get(name)?.report.introspection()?.pods().length ?? 0,
     /** Returns the object with that name, with the defaults of its pool and the keys of its enrolled machine. */
     completed: (name: string) => members.get(name)?.completed,
     /** Completes a member's object again after a change outside it, such as an enrolment, and wakes the member. */

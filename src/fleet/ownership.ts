@@ -7,25 +7,34 @@ import type { Runnable } from "../lib/runnables.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createTrigger } from "../lib/trigger.ts";
-import { type GraftedNode, graftedNodePath, type OwnerStatus } from "./grafted-node.ts";
+import type { NamespacedMeta } from "../objects.ts";
+import type { OwnerStatus } from "./grafted-node.ts";
 import type { Membership, Replica } from "./membership.ts";
 import { type PlacedObject, placementOf, surplusOf } from "./placement.ts";
 
-export interface OwnershipDeps extends ClockAndLog {
+/** An object that names its owner in its status. */
+export interface OwnedObject {
+  readonly metadata: NamespacedMeta;
+  readonly status?: { readonly owner?: OwnerStatus };
+}
+
+export interface OwnershipDeps<T extends OwnedObject> extends ClockAndLog {
   readonly client: Pick<ApiClient, "get" | "patch">;
   readonly self: Replica;
   readonly membership: Pick<Membership, "isAlive" | "accepting" | "mayTake">;
   /** The objects to be served, as they are in the cluster. */
-  readonly objects: () => readonly GraftedNode[];
+  readonly objects: () => readonly T[];
+  /** Path of an object. */
+  readonly path: (namespace: string, name: string) => string;
   /** Stops serving an object. Resolves once nothing of this process uses its machine. */
   readonly stop: (name: string) => Promise<void>;
   /** Serves an object again that could not be handed over. */
   readonly resume: (name: string) => void;
 }
 
-export interface Ownership extends Runnable {
+export interface Ownership<T extends OwnedObject> extends Runnable {
   /** True if this replica serves the object. */
-  owns(object: GraftedNode): boolean;
+  owns(object: T): boolean;
   /** To be called when objects or replicas have changed. */
   check(): void;
   /** Hands over all objects of this replica, a few at a time. Ends early when the signal aborts. */
@@ -44,15 +53,15 @@ const balancedAtOnce = 0.02;
 /** Decides which objects this replica serves. Each object names its owner in its status, which replicas change by compare-and-swap. An
  *  object without owner, or whose owner has died, is taken by the replica that `placementOf` chooses, or after a while by any. Only its
  *  owner gives an object away. The owner's epoch grows each time that a replica takes the object. */
-export function createOwnership(deps: OwnershipDeps): Ownership {
+export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): Ownership<T> {
   const { self, membership, objects, clock } = deps;
   const changed = createTrigger();
   const takes = createChanges(deps, changed.fire);
   const handOvers = createChanges(deps, changed.fire);
-  const isOwn = ({ status }: GraftedNode) => status?.owner?.uid === self.uid;
+  const isOwn = ({ status }: T) => status?.owner?.uid === self.uid;
   /** Epochs in which this replica has handed over objects, by their UIDs: it may see its own change later than it was made. */
   const handedOver = new Map<string, number>();
-  const owns = (object: GraftedNode) =>
+  const owns = (object: T) =>
     isOwn(object) &&
     !handOvers.has(object.metadata.name) &&
     handedOver.get(object.metadata.uid) !== object.status?.owner?.epoch;
@@ -60,7 +69,7 @@ export function createOwnership(deps: OwnershipDeps): Ownership {
   /** Since when objects have had no owner, monotonic milliseconds. */
   const unowned = new Map<string, number>();
   /** Takes the objects that are this replica's turn. @returns when to look again, milliseconds; undefined if no object is without owner. */
-  const takeUnowned = (all: readonly GraftedNode[], signal: AbortSignal): number | undefined => {
+  const takeUnowned = (all: readonly T[], signal: AbortSignal): number | undefined => {
     const now = clock.monotonic();
     const targets = placementOf(all.map(placedObject(membership)), membership.accepting());
     for (const name of unowned.keys()) if (!targets.has(name)) unowned.delete(name);
@@ -78,7 +87,7 @@ export function createOwnership(deps: OwnershipDeps): Ownership {
     }
     return againMs;
   };
-  const handOver = async (object: GraftedNode, signal: AbortSignal) => {
+  const handOver = async (object: T, signal: AbortSignal) => {
     const { name, uid } = object.metadata;
     const work = async () => {
       await deps.stop(name);
@@ -87,14 +96,14 @@ export function createOwnership(deps: OwnershipDeps): Ownership {
     await handOvers.start(name, work, signal);
     deps.resume(name);
   };
-  const balance = (all: readonly GraftedNode[], signal: AbortSignal) => {
+  const balance = (all: readonly T[], signal: AbortSignal) => {
     const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
     if (atOnce <= 0) return;
     const surplus = surplusOf(all.map(placedObject(membership)), membership.accepting(), self.uid);
     const given = new Set(surplus.filter((name) => !handOvers.has(name)).slice(0, atOnce));
     for (const object of all) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);
   };
-  const forgetGone = (all: readonly GraftedNode[]) => {
+  const forgetGone = (all: readonly T[]) => {
     if (handedOver.size === 0) return;
     const uids = new Set(all.map(({ metadata: { uid } }) => uid));
     for (const uid of handedOver.keys()) if (!uids.has(uid)) handedOver.delete(uid);
@@ -125,7 +134,7 @@ export function createOwnership(deps: OwnershipDeps): Ownership {
 
 /** Changes of owners that are under way, at most one for each object. */
 function createChanges({ clock, log }: ClockAndLog, onChange: () => void) {
-  const failures = createFailureLog(log, "cannot change the owner of a GraftedNode; retrying");
+  const failures = createFailureLog(log, "cannot change the owner of an object; retrying");
   const underWay = new Set<string>();
   return {
     has: (name: string) => underWay.has(name),
@@ -149,46 +158,43 @@ function createChanges({ clock, log }: ClockAndLog, onChange: () => void) {
 
 /** The object with its owner, if that is alive. */
 function placedObject({ isAlive }: Pick<Membership, "isAlive">) {
-  return ({ metadata: { name }, status }: GraftedNode): PlacedObject => {
+  return ({ metadata: { name }, status }: OwnedObject): PlacedObject => {
     const uid = status?.owner?.uid ?? "";
     return { name, owner: uid !== "" && isAlive(uid) ? uid : undefined };
   };
 }
 
 /** Makes this replica the owner of an object. @throws conflict if the object has changed meanwhile. */
-async function take({ client, self, clock }: OwnershipDeps, object: GraftedNode, signal: AbortSignal): Promise<void> {
+async function take<T extends OwnedObject>(deps: OwnershipDeps<T>, object: T, signal: AbortSignal): Promise<void> {
   const owner: OwnerStatus = {
-    replica: self.name,
-    uid: self.uid,
+    replica: deps.self.name,
+    uid: deps.self.uid,
     epoch: (object.status?.owner?.epoch ?? 0) + 1,
-    since: rfc3339(clock.now()),
+    since: rfc3339(deps.clock.now()),
   };
-  await writeOwner(client, object, owner, signal);
+  await writeOwner(deps, object, owner, signal);
 }
 
 /** Leaves an object without owner, unless it has another one by now. @returns the epoch in which this replica owned it.
  *  @throws conflict if the object has changed meanwhile. */
-async function release(
-  { client, self, clock }: OwnershipDeps,
-  object: GraftedNode,
-  signal: AbortSignal,
-): Promise<number> {
+async function release<T extends OwnedObject>(deps: OwnershipDeps<T>, object: T, signal: AbortSignal): Promise<number> {
+  const { client, self, clock } = deps;
   const { name, namespace } = object.metadata;
-  const now = await ignoreNotFound(client.get<GraftedNode>(graftedNodePath(namespace, name), { signal }));
+  const now = await ignoreNotFound(client.get<T>(deps.path(namespace, name), { signal }));
   const { uid, epoch } = now?.status?.owner ?? {};
   if (!now || epoch === undefined || uid !== self.uid) return object.status?.owner?.epoch ?? 0;
-  await writeOwner(client, now, { replica: "", uid: "", epoch, since: rfc3339(clock.now()) }, signal);
+  await writeOwner(deps, now, { replica: "", uid: "", epoch, since: rfc3339(clock.now()) }, signal);
   return epoch;
 }
 
 /** Compare-and-swap: the object must still have the version that was read. */
-async function writeOwner(
-  client: OwnershipDeps["client"],
-  { metadata: { name, namespace, resourceVersion } }: GraftedNode,
+async function writeOwner<T extends OwnedObject>(
+  { client, path }: OwnershipDeps<T>,
+  { metadata: { name, namespace, resourceVersion } }: T,
   owner: OwnerStatus,
   signal: AbortSignal,
 ): Promise<void> {
   const body = { metadata: { resourceVersion }, status: { owner } };
   const query = { fieldManager: "graftlet-owner" };
-  await client.patch(`${graftedNodePath(namespace, name)}/status`, { type: "merge", body }, { signal, query });
+  await client.patch(`${path(namespace, name)}/status`, { type: "merge", body }, { signal, query });
 }

@@ -1,6 +1,6 @@
 import { isRecord } from "../lib/record.ts";
 import type { NamespacedMeta } from "../objects.ts";
-import type { FleetCondition, GraftedNode, GraftedNodeSpec } from "./grafted-node.ts";
+import type { FleetCondition, GraftedNode, GraftedNodeSpec, OwnerStatus } from "./grafted-node.ts";
 import type { Disruption } from "./roll-out.ts";
 
 /** Machines that share settings; `replicas` of them are active. */
@@ -24,6 +24,12 @@ export interface PoolStatus {
   readonly replicas: number;
   readonly readyReplicas: number;
   readonly updatedReplicas: number;
+  /** Names of the active members, if the pool limits their number. */
+  readonly activeMembers?: readonly string[];
+  /** The template that is rolled out, and the names of the members that may restart now to run with it. */
+  readonly rollOut?: { readonly template: string; readonly restarting: readonly string[] };
+  /** The replica that decides about the pool. */
+  readonly owner?: OwnerStatus;
   readonly conditions: readonly FleetCondition[];
 }
 
@@ -32,6 +38,8 @@ export interface PoolMember {
   readonly name: string;
   /** False if `active` is false in its specification, or in the template. */
   readonly mayBeActive: boolean;
+  /** True if it was active before. */
+  readonly wasActive: boolean;
   /** True if its machine is a node now. */
   readonly isServed: boolean;
   /** Number of its pods. */
@@ -55,13 +63,16 @@ function merged<T extends object>(defaults: object, own: T): T {
   return { ...defaults, ...own, ...records };
 }
 
-/** Chooses the active members. Members that are nodes already come first, those with the most pods before others: scaling down a pool then
- *  ends the fewest pods. Pure. */
+/** Chooses the active members. Members that are active, or are nodes already, come first, those with the most pods before others: scaling
+ *  down a pool then ends the fewest pods. Pure. */
 export function activeMembers({ spec: { replicas } }: GraftedNodePool, members: readonly PoolMember[]): Set<string> {
   const candidates = members.filter(({ mayBeActive }) => mayBeActive);
   const ranked = candidates.toSorted(
     (one, other) =>
-      Number(other.isServed) - Number(one.isServed) || other.pods - one.pods || (one.name < other.name ? -1 : 1),
+      Number(other.wasActive) - Number(one.wasActive) ||
+      Number(other.isServed) - Number(one.isServed) ||
+      other.pods - one.pods ||
+      (one.name < other.name ? -1 : 1),
   );
   return new Set(ranked.slice(0, replicas ?? ranked.length).map(({ name }) => name));
 }

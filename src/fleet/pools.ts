@@ -2,6 +2,7 @@ import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
 import { createReflector, type ReflectorHandler } from "../api/reflector.ts";
 import { hasCode } from "../lib/errors.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Runnable } from "../lib/runnables.ts";
@@ -9,49 +10,47 @@ import { createTrigger } from "../lib/trigger.ts";
 import { comparableStatus, conditionOf } from "./conditions.ts";
 import { type GraftedNode, isDeleted, isReady } from "./grafted-node.ts";
 import { activeMembers, type GraftedNodePool, poolPath, type PoolStatus, withDefaults } from "./pool.ts";
-import { createPoolRollOuts, type PoolRollOutsDeps } from "./pool-roll-outs.ts";
+import { createPoolRollOuts, memberRollOuts } from "./pool-roll-outs.ts";
 
-export interface PoolsDeps extends PoolRollOutsDeps {
+export interface PoolsDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly namespace: string;
   /** The objects as they are in the cluster. */
   readonly objects: () => readonly GraftedNode[];
-  /** Number of pods on the node of that name. */
-  readonly podsOn: (name: string) => number;
+  /** True if this replica decides about the pool. */
+  readonly owns: (pool: GraftedNodePool) => boolean;
   /** Called when a pool is added or deleted, or its specification changes. */
   readonly onChange: () => void;
+  /** Called when a pool's owner has changed, or decided something. */
+  readonly onDecision: () => void;
 }
 
 /** Minimum interval between two updates of the pools, milliseconds. */
 const minIntervalMs = 1_000;
 
-/** Watches the pools of a namespace, decides which members are active, rolls out templates, and writes the pools' statuses. */
+/** Watches the pools of a namespace. The replica that owns a pool decides which members are active and rolls out the template; it writes
+ *  that into the pool's status, from which all replicas read it. */
 export function createPools(deps: PoolsDeps) {
   const { client, namespace, clock, log } = deps;
   const changed = createTrigger();
   const written = new Map<string, string>();
-  const handler = specificationChanges(deps.onChange);
-  const pools = createReflector<GraftedNodePool>({ client, path: poolPath(namespace), handler, clock, log });
+  const pools = createReflector<GraftedNodePool>({
+    client,
+    path: poolPath(namespace),
+    handler: poolChanges(deps),
+    clock,
+    log,
+  });
   const poolOf = ({ spec: { poolRef } }: GraftedNode) => (poolRef ? pools.get(namespace, poolRef.name) : undefined);
-  const rollOuts = createPoolRollOuts(deps, poolOf);
+  const rollOuts = createPoolRollOuts(deps);
   const membersOf = ({ metadata: { name } }: GraftedNodePool) =>
     deps.objects().filter((object) => object.spec.poolRef?.name === name && !isDeleted(object));
-  const activeOf = (pool: GraftedNodePool, members: readonly GraftedNode[]) =>
-    activeMembers(
-      pool,
-      members.map((member) => ({
-        name: member.metadata.name,
-        mayBeActive: (member.spec.active ?? pool.spec.template?.active) !== false,
-        isServed: member.status?.machine !== undefined,
-        pods: pool.spec.replicas === undefined ? 0 : deps.podsOn(member.metadata.name),
-      })),
-    );
   const updatePool = async (pool: GraftedNodePool, signal: AbortSignal) => {
     const members = membersOf(pool);
-    const names = activeOf(pool, members);
+    const names = chosenMembers(pool, members);
     const active = members.filter(({ metadata }) => names.has(metadata.name));
-    const progress = rollOuts.advance(pool, active);
-    if (progress.isUnderWay) changed.fire();
+    const { template, restarting, updated, verdict, isUnderWay } = rollOuts.advance(pool, active);
+    if (isUnderWay) changed.fire();
     const { name, uid, generation } = pool.metadata;
     const observed = { generation, now: rfc3339(clock.now()) };
     const status: PoolStatus = {
@@ -59,8 +58,10 @@ export function createPools(deps: PoolsDeps) {
       members: members.length,
       replicas: active.length,
       readyReplicas: active.filter((member) => isReady(member.status)).length,
-      updatedReplicas: progress.updated,
-      conditions: [conditionOf("RolledOut", progress.verdict, pool.status?.conditions ?? [], observed)],
+      updatedReplicas: updated,
+      ...(pool.spec.replicas !== undefined && { activeMembers: [...names].toSorted() }),
+      rollOut: { template, restarting },
+      conditions: [conditionOf("RolledOut", verdict, pool.status?.conditions ?? [], observed)],
     };
     const text = comparableStatus(status);
     if (written.get(uid) === text) return;
@@ -68,8 +69,9 @@ export function createPools(deps: PoolsDeps) {
     await applyObject(client, `${poolPath(namespace, name)}/status`, { ...kind, status }, signal);
     written.set(uid, text);
   };
-  const forgetGone = () => {
-    const uids = new Set(pools.list().map(({ metadata: { uid } }) => uid));
+  /** Forgets pools that are gone, or that another replica decides about. */
+  const forgetOthers = (own: readonly GraftedNodePool[]) => {
+    const uids = new Set(own.map(({ metadata: { uid } }) => uid));
     for (const uid of written.keys()) if (!uids.has(uid)) written.delete(uid);
     rollOuts.keepOnly(uids);
   };
@@ -79,8 +81,10 @@ export function createPools(deps: PoolsDeps) {
       const failures = createFailureLog(log, "cannot write the status of a GraftedNodePool; retrying");
       while (!signal.aborted) {
         await changed.fired(signal);
-        forgetGone();
-        for (const pool of signal.aborted ? [] : pools.list())
+        if (signal.aborted) return;
+        const own = pools.list().filter(deps.owns);
+        forgetOthers(own);
+        for (const pool of own)
           await updatePool(pool, signal).catch((error: unknown) => {
             if (signal.aborted || hasCode(error, "not_found")) return;
             failures.failed(error, { pool: pool.metadata.name });
@@ -93,38 +97,68 @@ export function createPools(deps: PoolsDeps) {
   return {
     running: [pools, writer] as const,
     ready: pools.ready,
+    list: pools.list,
     has: (name: string) => pools.get(namespace, name) !== undefined,
-    rollOuts: rollOuts.ofMembers,
+    rollOuts: memberRollOuts(poolOf),
     /** The object with its pool's defaults. */
     effective: (object: GraftedNode) => withDefaults(object, poolOf(object)),
-    /** To be called when the status of an object has changed: the statuses of pools summarize them. */
-    statusChanged: changed.fire,
+    /** To be called when an object, or the owner of a pool, has changed: the statuses of pools summarize their members. */
+    check: changed.fire,
     /** Returns the names of the objects whose machines should be nodes. */
-    decide(): ReadonlySet<string> {
-      changed.fire();
-      const single = deps.objects().filter((object) => !poolOf(object) && object.spec.active !== false);
-      const pooled = pools.list().flatMap((pool) => [...activeOf(pool, membersOf(pool))]);
-      return new Set([...single.map(({ metadata }) => metadata.name), ...pooled]);
+    active(): ReadonlySet<string> {
+      const active = deps.objects().filter((object) => isActive(object, poolOf(object)));
+      return new Set(active.map(({ metadata: { name } }) => name));
     },
   };
 }
 
-/** Calls back unless only the status of a pool has changed. This process writes the statuses itself: reacting to them would wake all
- *  members every second. */
-function specificationChanges(onChange: () => void): ReflectorHandler<GraftedNodePool> {
-  const known = new Map<string, string>();
+/** True if the object's machine should be a node, according to the object and its pool. Until its owner has decided about a pool that limits
+ *  the number of active members, the machines that are nodes remain. */
+function isActive(object: GraftedNode, pool: GraftedNodePool | undefined): boolean {
+  if (!mayBeActive(object, pool)) return false;
+  if (pool?.spec.replicas === undefined) return true;
+  const chosen = pool.status?.activeMembers;
+  return chosen ? chosen.includes(object.metadata.name) : object.status?.machine !== undefined;
+}
+
+function mayBeActive(object: GraftedNode, pool: GraftedNodePool | undefined): boolean {
+  return (object.spec.active ?? pool?.spec.template?.active) !== false;
+}
+
+function chosenMembers(pool: GraftedNodePool, members: readonly GraftedNode[]): Set<string> {
+  const before = pool.status?.activeMembers;
+  return activeMembers(
+    pool,
+    members.map((member) => {
+      const { name } = member.metadata;
+      const isServed = member.status?.machine !== undefined;
+      const wasActive = before ? before.includes(name) : isServed;
+      return { name, mayBeActive: mayBeActive(member, pool), wasActive, isServed, pods: member.status?.pods ?? 0 };
+    }),
+  );
+}
+
+/** Calls back for changes of pools other than those of counts and conditions: reacting to these would wake all members every second. */
+function poolChanges({ onChange, onDecision }: PoolsDeps): ReflectorHandler<GraftedNodePool> {
+  const known = new Map<string, { readonly specification: string; readonly decision: string }>();
+  const partsOf = ({ spec, status }: GraftedNodePool) => ({
+    specification: JSON.stringify(spec),
+    decision: JSON.stringify([status?.owner, status?.activeMembers, status?.rollOut]),
+  });
   return {
     replace(all) {
       known.clear();
-      for (const { metadata, spec } of all) known.set(metadata.uid, JSON.stringify(spec));
+      for (const pool of all) known.set(pool.metadata.uid, partsOf(pool));
       onChange();
     },
-    changed({ metadata: { uid }, spec }, type) {
-      const specification = JSON.stringify(spec);
-      if (type === "modified" && known.get(uid) === specification) return;
+    changed(pool, type) {
+      const { uid } = pool.metadata;
+      const before = known.get(uid);
+      const now = partsOf(pool);
       if (type === "deleted") known.delete(uid);
-      else known.set(uid, specification);
-      onChange();
+      else known.set(uid, now);
+      if (type !== "modified" || before?.specification !== now.specification) onChange();
+      else if (before.decision !== now.decision) onDecision();
     },
   };
 }

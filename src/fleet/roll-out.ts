@@ -30,9 +30,12 @@ export interface RollOutInput {
   readonly members: readonly RollOutMember[];
 }
 
+/** Result of a look at the nodes. */
 export interface RollOutProgress {
   /** Names of the members that were given a turn just now. */
   readonly woken: readonly string[];
+  /** Names of the members that have a turn and have not restarted yet. */
+  readonly restarting: readonly string[];
   /** Number of members that run with the template. */
   readonly updated: number;
   /** True while members have turns. `advance` must then be called again, because their time limits may pass without any other change. */
@@ -79,8 +82,6 @@ export function createRollOut() {
     }
   };
   return {
-    /** True if the member may restart to run with this template. */
-    hasTurn: (name: string, template: string): boolean => template === current && turns.has(name),
     /** Gives turns to as many members as may have one. @param now milliseconds. */
     advance(input: RollOutInput, now: number): RollOutProgress {
       follow(input, now);
@@ -97,6 +98,7 @@ export function createRollOut() {
       for (const { name, isReady } of next) turns.set(name, { since: now, readySince: undefined, isOver: !isReady });
       return {
         woken: next.map(({ name }) => name),
+        restarting: outdated.filter(({ name }) => turns.has(name)).map(({ name }) => name),
         updated: running.length - outdated.length,
         isUnderWay: turns.values().some(({ isOver }) => !isOver),
         verdict: verdictOf(running.length, { outdated: outdated.length, busy: busy.length, failed, isPaused }),

@@ -99,6 +99,7 @@ function createShownNode(deps: StaticNodesDeps, { config, report }: StaticNode) 
       refused: undefined,
       stopped: undefined,
       hasLeft: false,
+      template: undefined,
     }));
     const stopFollowing = report.onChange(status.changed);
     status.changed();

@@ -204,7 +204,12 @@ export function createNodeIntrospection(
   return {
     standalone,
     node: () => nodes.node() ?? (standalone ? agent.ownNode() : undefined),
-    onNodeChange: (listener) => nodes.onChange(() => listener()),
+    onChange(listener) {
+      const unsubscribes = [nodes.onChange(() => listener()), desired.onChange(() => listener())];
+      return () => {
+        for (const unsubscribe of unsubscribes) unsubscribe();
+      };
+    },
     pods: () => servedPods(desired, status),
     summary: (signal) => stats.summary(false, signal),
     gate,

@@ -12,8 +12,8 @@ export interface NodeIntrospection {
   readonly standalone: boolean;
   /** The Node as last read from the API server, or as a standalone node would register it; undefined if there is none. */
   node(): Node | undefined;
-  /** Calls back when the Node has changed. @returns a function that unsubscribes. */
-  onNodeChange(listener: () => void): () => void;
+  /** Calls back when the Node, or a pod, has changed. @returns a function that unsubscribes. */
+  onChange(listener: () => void): () => void;
   /** The pods of /pods, with their current statuses. */
   pods(): readonly Pod[];
   /** The response of /stats/summary. @throws CodedError if nothing can be measured. */
@@ -68,7 +68,7 @@ export interface ReportedNode {
   progress(): NodeProgress;
   /** Calls back when the node has started, and when it has stopped. @returns a function that unsubscribes. */
   onRunningChange(listener: () => void): () => void;
-  /** Calls back at any change: of the progress, the link, the Node, and when the node has started or stopped.
+  /** Calls back at any change: of the progress, the link, the Node, its pods, and when the node has started or stopped.
    *  @returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
 }
@@ -84,7 +84,7 @@ export function createReportedNode(
   const running = createSignal();
   const changed = createSignal();
   let stopFollowingLink: (() => void) | undefined;
-  let stopFollowingNode: (() => void) | undefined;
+  let stopFollowingWork: (() => void) | undefined;
   return {
     name,
     provider,
@@ -105,8 +105,8 @@ export function createReportedNode(
     },
     onRunning(now) {
       work = now;
-      stopFollowingNode?.();
-      stopFollowingNode = now?.onNodeChange(changed.send);
+      stopFollowingWork?.();
+      stopFollowingWork = now?.onChange(changed.send);
       running.send();
       changed.send();
     },

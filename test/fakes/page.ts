@@ -46,7 +46,7 @@ export function fakeNodeWork({ name, pods }: FakeNode, now: () => number): NodeI
   return {
     looks: () => looks,
     standalone: false,
-    onNodeChange: () => () => undefined,
+    onChange: () => () => undefined,
     node: () => fakeNode(name, pods),
     pods: () => all,
     summary: () => {

@@ -84,6 +84,18 @@ drainTimeout: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, desc
 terminationGracePeriod: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, description: "Additional time, after drainTimeout, to clean the machine; then the Node is deleted even if the machine is not clean. 1h unless given." }
 {{- end -}}
 
+{{/* Schema of an object's owner. Takes its description. */}}
+{{- define "graftlet.crd.owner" -}}
+description: {{ . }}
+type: object
+required: [replica, uid, epoch]
+properties:
+  replica: { type: string, maxLength: 253, description: Name of its Pod; empty while the object is handed over. }
+  uid: { type: string, maxLength: 64 }
+  epoch: { type: integer, format: int64, minimum: 1, description: Grows by one each time that a replica takes the object. }
+  since: { type: string, format: date-time }
+{{- end -}}
+
 {{/* Schema of a condition. */}}
 {{- define "graftlet.crd.condition" -}}
 type: object

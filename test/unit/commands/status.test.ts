@@ -35,7 +35,7 @@ const waiting = (reason: string) => ({
 });
 const work = (node: NodeIntrospection["node"], pods: readonly Pod[] = []): NodeIntrospection => ({
   standalone: false,
-  onNodeChange: () => () => undefined,
+  onChange: () => () => undefined,
   node,
   pods: () => pods,
   summary: () => Promise.reject(new Error("nobody asks")),

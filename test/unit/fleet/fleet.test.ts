@@ -29,8 +29,8 @@ type FleetObject = GraftedNode | GraftedNodePool | Lease;
 /** A namespace with objects that come, change and go. */
 function cluster() {
   const kinds = ["secrets", "graftednodes", "graftednodepools", "leases"] as const;
-  /** Status by the names of GraftedNodes, as written by merge patches. */
-  const owners = new Map<string, GraftedNode["status"]>();
+  /** Statuses by the names of objects, as written. */
+  const statuses = new Map<string, GraftedNode["status"]>();
   const lists = new Map<string, FleetObject[]>(kinds.map((kind) => [kind, []]));
   const events = new Map<
     string,
@@ -45,14 +45,15 @@ function cluster() {
       metadata: { resourceVersion: "1" },
     }),
     create: async <T>() => ({}) as T,
-    async patch<T>(path: string, { type, body }: Patch) {
-      const name = path.split("/").at(type === "merge" ? -2 : -1) ?? "";
+    async patch<T>(path: string, { body }: Patch) {
+      const name = path.split("/").at(path.endsWith("/status") ? -2 : -1) ?? "";
       if (path.includes("/leases/")) send("MODIFIED", body as Lease, "leases");
-      if (type === "merge") {
-        owners.set(name, (body as GraftedNode).status);
-        const object = latest.get(name);
-        if (object) send("MODIFIED", object);
-      }
+      const kind = path.split("/").at(-3) ?? "";
+      const { status } = body as GraftedNode;
+      if (!path.endsWith("/status") || !status) return {} as T;
+      statuses.set(name, { ...statuses.get(name), ...status });
+      const object = latest.get(name);
+      if (object) send("MODIFIED", object, kind);
       return {} as T;
     },
     delete: async () => undefined,
@@ -65,17 +66,16 @@ function cluster() {
       }
     },
   };
-  const latest = new Map<string, GraftedNode>();
+  const latest = new Map<string, FleetObject>();
   function send(type: "ADDED" | "MODIFIED" | "DELETED", object: FleetObject, kind = "graftednodes") {
-    if (kind === "graftednodes") latest.set(object.metadata.name ?? "", object as GraftedNode);
+    const { name = "" } = object.metadata;
+    latest.set(name, object);
+    const written = kind === "leases" ? undefined : statuses.get(name);
     const feed = events.get(kind);
-    feed?.queue.push({ type, object: kind === "graftednodes" ? withOwner(object as GraftedNode) : object });
+    const status = written && { status: { ...(object as GraftedNode).status, ...written } };
+    feed?.queue.push({ type, object: { ...object, ...status } as FleetObject });
     feed?.news.fire();
   }
-  const withOwner = (object: GraftedNode): GraftedNode => {
-    const owned = owners.get(object.metadata.name);
-    return owned ? { ...object, status: { ...object.status, ...owned } } : object;
-  };
   return { client, lists, latest, send };
 }
 
@@ -86,7 +86,7 @@ function readyNode(name: string): NodeIntrospection {
   return {
     standalone: false,
     node: () => node,
-    onNodeChange: () => () => undefined,
+    onChange: () => () => undefined,
     pods: () => [],
     summary: () => Promise.reject(new Error("unused")),
   };
@@ -96,7 +96,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
   const clock = fakeClock();
   const { client, lists, latest, send } = cluster();
   lists.get("graftednodes")?.push(...first);
-  for (const object of first) latest.set(object.metadata.name, object);
+  for (const object of [...first, ...pools]) latest.set(object.metadata.name, object);
   lists.get("graftednodepools")?.push(...pools);
   const directory = mkdtempSync(join(tmpdir(), "graftlet-fleet-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));

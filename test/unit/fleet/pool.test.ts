@@ -10,6 +10,7 @@ const pool = (spec: GraftedNodePool["spec"]): GraftedNodePool => ({
 const member = (name: string, more: Partial<PoolMember> = {}): PoolMember => ({
   name,
   mayBeActive: true,
+  wasActive: false,
   isServed: false,
   pods: 0,
   ...more,
