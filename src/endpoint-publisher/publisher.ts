@@ -141,11 +141,16 @@ function ownSlices({ slices, nodeName }: PublisherDeps): readonly EndpointSlice[
   return slices.list().filter((slice) => isSliceOfNode(slice, nodeName));
 }
 
+/** Deletes the node's slices, except those that another replica has replaced, which serves the node by now. */
 async function deleteSlices(deps: PublisherDeps, written: ReadonlyMap<string, WrittenSlice>): Promise<void> {
-  const { slices, clock } = deps;
+  const { slices, own: address, clock } = deps;
   const timeout = clock.within(cleanupTimeoutMs);
-  const own = new Map([...written, ...ownSlices(deps).map((slice) => [sliceKey(slice), slice] as const)]);
-  await Promise.all([...own.values()].map((slice) => slices.delete(slice, timeout)));
+  const all = new Map<string, WrittenSlice>([
+    ...written,
+    ...ownSlices(deps).map((slice) => [sliceKey(slice), slice] as const),
+  ]);
+  const isOurs = ({ endpoints }: WrittenSlice) => endpoints?.some(({ addresses }) => addresses.includes(address));
+  await Promise.all([...all.values()].filter(isOurs).map((slice) => slices.delete(slice, timeout)));
 }
 
 function publishedPorts({ pod, ports }: ServiceEndpoint): readonly PublishedPort[] {

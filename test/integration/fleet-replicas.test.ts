@@ -10,8 +10,11 @@ import { listProcesses, textOf } from "../harness/processes.ts";
 import { whole } from "../matrix.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
+import { addressOf, server, service } from "./helm/tunnel.ts";
 
 const machines = ["edge-1", "edge-2", "edge-3", "edge-4"];
+/** The machine whose pods reach the cluster, and are reached, over the link. */
+const tunneled = "edge-4";
 const replicas = 3;
 
 /** What an object says about the Pod that serves it. */
@@ -56,6 +59,15 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
       },
       { timeoutMs, explain },
     );
+  /** Waits until a pod of the cluster reaches the pod of the tunneled machine through a Service, and that pod a Service of the cluster. */
+  const untilReached = async () => {
+    const ip = await addressOf(lab.cluster, "shop");
+    const connects = async (from: string, to: string) =>
+      (await lab.cluster.kubectl(["exec", from, "--", "/agnhost", "connect", to, "--timeout=2s"])).code === 0;
+    const isReached = async () =>
+      (await connects("client", `${ip}:80`)) && (await connects("web", "kubernetes.default:443"));
+    await lab.cluster.waitFor("pods to reach each other over the link", isReached, { timeoutMs: 30_000, explain });
+  };
   const scale = (count: number) =>
     lab.cluster.mustKubectl(["scale", `deployment/${release.name}-graftlet`, inNamespace, `--replicas=${count}`]);
   const containers = async () => {
@@ -75,7 +87,10 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
   after(async () => lab?.[Symbol.asyncDispose]());
 
   test("replicas share the machines evenly, and kubectl reaches pods through each owner", async () => {
-    for (const name of machines) await lab.cluster.apply([graftedMachine(lab.edge, name), podOn(name)]);
+    for (const name of machines) {
+      const network = name === tunneled ? { network: "tunneled" } : {};
+      await lab.cluster.apply([graftedMachine(lab.edge, name, network), podOn(name)]);
+    }
     const owned = await untilShared(() => true, 120_000);
     const counts = new Map<string, number>();
     for (const { replica } of owned) counts.set(replica, (counts.get(replica) ?? 0) + 1);
@@ -93,6 +108,16 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
       "--output=name",
     ];
     assert.match(await lab.cluster.mustKubectl(selector), /graftednode/);
+  });
+
+  test("pods of a tunneled machine are reached through its owner, whichever that is", async () => {
+    const { cluster } = lab;
+    const { spec } = podOn(tunneled);
+    const onMachine = { nodeSelector: spec.nodeSelector, tolerations: spec.tolerations };
+    await cluster.apply([server("web", onMachine), server("client"), service("shop")]);
+    const ready = ["wait", "--for=condition=Ready", "pod/web", "pod/client", "--timeout=90s"];
+    await cluster.mustKubectl(ready, { timeoutMs: 100_000 });
+    await untilReached();
   });
 
   test("scaling down hands machines over without a restart or a node that is not Ready, and sessions of other machines go on", async () => {
@@ -130,6 +155,7 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     assert.equal(await session.ended(), 0);
     assert.deepEqual(await watch.notReady(), []);
     assert.deepEqual(await containers(), running);
+    await untilReached();
     for (const name of machines)
       assert.equal(await lab.cluster.mustKubectl(["exec", `on-${name}`, "--", "echo", "hello"]), "hello\n");
   });
@@ -139,6 +165,7 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     await scale(replicas);
     await untilShared((owned) => new Set(owned.map(({ replica }) => replica)).size === replicas, 90_000);
     assert.deepEqual(await containers(), running);
+    await untilReached();
   });
 
   test("the machines of a replica that stands still are taken over, and it does nothing to them when it goes on", async () => {

@@ -177,6 +177,16 @@ test("writes slices only when something changes, and restores slices that others
   await t.stop();
 });
 
+test("leaves a slice alone that the replica which serves the node now has replaced", async () => {
+  const t = await setUp();
+  t.show("a");
+  await t.settle();
+  const { name } = t.only().metadata;
+  t.slices.set(name, { ...t.only(), endpoints: [{ addresses: ["192.0.2.1"] }] });
+  await t.stop();
+  assert.deepEqual(t.only().endpoints?.[0]?.addresses, ["192.0.2.1"]);
+});
+
 test("does not forward to an address that the runtime no longer reports", async () => {
   const t = await setUp();
   t.show("a");
