@@ -6,7 +6,8 @@ import type { Node, Pod } from "../../src/objects.ts";
 import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
-import { listProcesses, textOf } from "../harness/processes.ts";
+import { addresses } from "../harness/namespaces.ts";
+import { listProcesses, must, textOf } from "../harness/processes.ts";
 import { whole } from "../matrix.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
@@ -68,6 +69,13 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
       (await connects("client", `${ip}:80`)) && (await connects("web", "kubernetes.default:443"));
     await lab.cluster.waitFor("pods to reach each other over the link", isReached, { timeoutMs: 30_000, explain });
   };
+  /** Waits until a machine's kubelet API answers, which only its owner serves. */
+  const untilAnswers = (name: string) =>
+    lab.cluster.waitFor(
+      `${name} to be served by its new owner`,
+      async () => (await lab.cluster.kubectl(["exec", `on-${name}`, "--", "true"])).code === 0,
+      { timeoutMs: 60_000, explain },
+    );
   const scale = (count: number) =>
     lab.cluster.mustKubectl(["scale", `deployment/${release.name}-graftlet`, inNamespace, `--replicas=${count}`]);
   const containers = async () => {
@@ -183,8 +191,7 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
       const taken = await untilShared((owned) => owned.every(({ replica }) => replica !== frozen));
       for (const { name, epoch } of moved) {
         assert.equal(taken.find((one) => one.name === name)?.epoch, epoch + 1, name);
-        const answers = async () => (await lab.cluster.kubectl(["exec", `on-${name}`, "--", "true"])).code === 0;
-        await lab.cluster.waitFor(`${name} to be served by its new owner`, answers, { timeoutMs: 60_000, explain });
+        await untilAnswers(name);
       }
       const took = (performance.now() - began) / 1_000;
       console.log(`the machines of a replica that stands still were served again after ${took.toFixed(1)} s`);
@@ -202,6 +209,36 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     );
   });
 
+  test("the machines of a replica that the API server is cut off from are taken over, and it lets go of them", async () => {
+    const running = await containers();
+    const before = await list();
+    const cut = before[0]?.replica ?? "";
+    const moved = before.filter(({ replica }) => replica === cut);
+    const pod = (await pods()).find(({ metadata }) => metadata.name === cut);
+    const [pid] = pod ? processesOf(pod) : [];
+    assert.ok(pid !== undefined);
+    using watch = watchReady(lab);
+    const packets = (does: "-I" | "-D") =>
+      [addresses.node, addresses.apiServerService].map((to) =>
+        must(["nsenter", `--target=${pid}`, "--net", "iptables", does, "OUTPUT", `--destination=${to}`, "--jump=DROP"]),
+      );
+    await Promise.all(packets("-I"));
+    try {
+      await untilShared((owned) => owned.every(({ replica }) => replica !== cut));
+      for (const { name } of moved) await untilAnswers(name);
+      assert.deepEqual(await containers(), running);
+    } finally {
+      await Promise.all(packets("-D"));
+    }
+    await untilShared(() => true);
+    assert.deepEqual(await containers(), running);
+    const unready = await watch.notReady();
+    assert.deepEqual(
+      unready.filter((node) => !node.includes("NodeReady")),
+      [],
+    );
+  });
+
   test("the machines of a Pod that is killed are served again within seconds", async () => {
     const running = await containers();
     const before = await list();
@@ -209,10 +246,7 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     using watch = watchReady(lab);
     await lab.cluster.mustKubectl(["delete", "pod", killed, inNamespace, "--grace-period=0", "--force"]);
     await untilShared((owned) => owned.every(({ replica }) => replica !== killed));
-    for (const { name } of before.filter(({ replica }) => replica === killed)) {
-      const answers = async () => (await lab.cluster.kubectl(["exec", `on-${name}`, "--", "true"])).code === 0;
-      await lab.cluster.waitFor(`${name} to be served by its new owner`, answers, { timeoutMs: 60_000, explain });
-    }
+    for (const { name, replica } of before) if (replica === killed) await untilAnswers(name);
     assert.deepEqual(await containers(), running);
     assert.deepEqual(
       (await watch.notReady()).filter((node) => node.includes("Unknown")),
