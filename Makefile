@@ -175,7 +175,7 @@ krew: $(deps) ## krew's manifest of a release, by the checksums of its tarballs 
 	@node tools/krew/manifest.ts $(SUMS)
 
 .PHONY: bench
-bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process); root
+bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process; PROVIDER=fleet machines that three replicas share); root
 	$(call say,bench)
 	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
 

@@ -1,10 +1,12 @@
 import { bareLoop, benchCri } from "./bench-cri.ts";
 import { benchDocker, containerdPath, dockerLoop } from "./bench-docker.ts";
 import type { BenchLab } from "./bench-lab.ts";
+import { benchFleet, sharedByThree } from "./bench-fleet.ts";
 import { benchNodes, furtherNode } from "./bench-nodes.ts";
 import { benchSsh, distances, local, overSsh } from "./bench-ssh.ts";
 import { criFigures } from "./figures-cri.ts";
 import { dockerFigures } from "./figures-docker.ts";
+import { fleetFigures } from "./figures-fleet.ts";
 import { nodesFigures } from "./figures-nodes.ts";
 import { sshFigures } from "./figures-ssh.ts";
 import type { Ledger } from "./ledger.ts";
@@ -34,6 +36,11 @@ export const runs: Readonly<Record<Kind, Run>> = {
     run: (lab, { scenarios }) => benchSsh(lab, scenarios),
     figures: sshFigures,
     who: [local, ...distances.map(overSsh)],
+  },
+  fleet: {
+    run: (lab, { nodes }) => benchFleet(lab, nodes),
+    figures: () => fleetFigures,
+    who: [sharedByThree],
   },
   nodes: {
     run: (lab, { nodes }) => benchNodes(lab, nodes),

@@ -35,6 +35,30 @@ export async function createAgentMachine(layout: Layout, nodeName: string): Prom
   await must(["nsenter", `--net=${layout.agentNetns}`, "sh", "-ec", here]);
 }
 
+/** A further machine like the agent's, with the same files and a network of its own, until it is disposed. @param index from 1. */
+export async function createFurtherMachine(layout: Layout, index: number) {
+  const name = `${layout.agentNetnsName}-${index}`;
+  const [there, address] = [1, 2].map((host) => `10.10.${10 + index}.${host}`);
+  const netns = `/run/netns/${name}`;
+  await must(["ip", "netns", "add", name]);
+  const cable = `
+    ip link add agent${index} type veth peer name target0 netns ${name}
+    ip addr add ${there}/24 dev agent${index}
+    ip link set agent${index} up`;
+  const here = `
+    ip link set lo up
+    ip addr add ${address}/24 dev target0
+    ip link set target0 up
+    ip route add default via ${there}`;
+  await must(["nsenter", `--net=${layout.netns}`, "sh", "-ec", cable]);
+  await must(["nsenter", `--net=${netns}`, "sh", "-ec", here]);
+  return {
+    address: address ?? "",
+    argv: (argv: readonly string[], cwd?: string) => agentMachineArgv({ ...layout, agentNetns: netns }, argv, cwd),
+    [Symbol.asyncDispose]: async () => void (await must(["ip", "netns", "del", name])),
+  };
+}
+
 /** The command that runs `argv` in the agent's network with this machine's files. */
 export function agentNetworkArgv(layout: Layout, argv: readonly string[]): string[] {
   return ["nsenter", `--net=${layout.agentNetns}`, ...argv];

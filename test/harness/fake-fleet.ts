@@ -2,13 +2,14 @@ import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { V1ConfigMap, V1Deployment } from "@kubernetes/client-node";
 import { stringify } from "yaml";
-import { agentAddresses } from "./agent-machine.ts";
+import { agentAddresses, createFurtherMachine } from "./agent-machine.ts";
 import { type Agent, startGraftletWith } from "./agent.ts";
 import { certificatesIn } from "./certificates.ts";
 import { objectsIn, ofKind, type Rendered, templateArguments } from "./chart.ts";
 import type { Cluster } from "./cluster.ts";
 import { findHelm, helmOf } from "./helm.ts";
 import { addresses } from "./namespaces.ts";
+import { start } from "./processes.ts";
 
 /** The release whose account and configuration graftlet has. */
 export const fleetRelease = { account: "edge-graftlet", namespace: "graftlet" } as const;
@@ -16,8 +17,8 @@ export const fleetRelease = { account: "edge-graftlet", namespace: "graftlet" } 
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
 /** Kinds of a release that start pods. */
 const workloads = ["Deployment", "Job", "Pod"];
-/** The Pod that the policies take graftlet for, and its Node, which nothing runs. */
-const [podName, homeName] = [`${fleetRelease.account}-1`, "home"];
+/** The Node of the Pods that the policies take graftlet for, which nothing runs. */
+const homeName = "home";
 
 /** Starts graftlet as a release of the chart does, with its configuration, account, rights and policies, but on the agent's machine in place
  *  of a Pod, and with machines in memory behind the provider `ssh`. The cluster's provider is one over SSH: there the agent has a network of
@@ -27,16 +28,67 @@ export async function startFakeFleet(
   name: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<Agent> {
-  const { layout } = cluster;
   const objects = await installed(cluster);
+  const { spawnAtAgent } = cluster;
+  return startFakeReplica(cluster, objects, {
+    name,
+    pod: `${fleetRelease.account}-1`,
+    address: agentAddresses.agent,
+    spawnAtAgent,
+    env,
+  });
+}
+
+/** Starts several such processes, each on a machine of its own, which share the objects. @param env of each, by its index from 1. */
+export async function startFakeReplicas(
+  cluster: Cluster,
+  count: number,
+  env: (index: number) => Readonly<Record<string, string>>,
+): Promise<AsyncDisposable & { readonly replicas: readonly FakeReplica[] }> {
+  await using stack = new AsyncDisposableStack();
+  const objects = await installed(cluster);
+  const replicas: FakeReplica[] = [];
+  for (let index = 1; index <= count; index += 1) {
+    const { address, argv, ...machine } = await createFurtherMachine(cluster.layout, index);
+    stack.use(machine);
+    const pod = `${fleetRelease.account}-${index}`;
+    const spawnAtAgent: Cluster["spawnAtAgent"] = (command, options = {}) =>
+      start(argv(command, options.cwd), { ...options, cwd: "/" });
+    const own = { name: `replica-${index}`, pod, address, spawnAtAgent, env: env(index) };
+    replicas.push({ pod, agent: stack.use(await startFakeReplica(cluster, objects, own)) });
+  }
+  const all = stack.move();
+  return { replicas, [Symbol.asyncDispose]: () => all.disposeAsync() };
+}
+
+/** A replica, by the name of the Pod that it is taken for. */
+export interface FakeReplica {
+  readonly pod: string;
+  readonly agent: Agent;
+}
+
+interface FakeReplicaOptions extends Pick<Cluster, "spawnAtAgent"> {
+  /** Of its log. */
+  readonly name: string;
+  readonly pod: string;
+  readonly address: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+async function startFakeReplica(
+  cluster: Cluster,
+  objects: readonly Rendered[],
+  { name, pod, address, env, ...machine }: FakeReplicaOptions,
+): Promise<Agent> {
+  const { layout } = cluster;
   const configuration = ofKind<V1ConfigMap>(objects, "ConfigMap").find(({ data }) => data?.["nodes.yaml"])?.data;
   const file = join(layout.dir, `${name}.yaml`);
   writeFileSync(file, configuration?.["nodes.yaml"] ?? "");
-  await createPod(cluster, objects);
-  const files = await accountFiles(cluster);
+  await createPod(cluster, objects, { pod, address });
+  const files = await accountFiles(cluster, pod);
   const script = `mkdir -p ${mounted}; cp ${files}/* ${mounted}; exec "$@"`;
   const spawnAtAgent: Cluster["spawnAtAgent"] = (argv, options) =>
-    cluster.spawnAtAgent(["sh", "-ec", script, "sh", ...argv], options);
+    machine.spawnAtAgent(["sh", "-ec", script, "sh", ...argv], options);
   const flags = [`--nodes=${file}`, `--cert-dir=${join(layout.dir, `${name}-pki`)}`];
   const server = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: String(addresses.apiServerPort) };
   const program = "test/harness/fake-nodes-entry.ts";
@@ -59,7 +111,11 @@ async function installed(cluster: Cluster): Promise<readonly Rendered[]> {
 }
 
 /** Creates the Pod of the release's Deployment, which runs nowhere, with the agent's address: the policies hold graftlet to it. */
-async function createPod(cluster: Cluster, objects: readonly Rendered[]): Promise<void> {
+async function createPod(
+  cluster: Cluster,
+  objects: readonly Rendered[],
+  { pod: podName, address }: Pick<FakeReplicaOptions, "pod" | "address">,
+): Promise<void> {
   const { namespace } = fleetRelease;
   const [deployment] = ofKind<V1Deployment>(objects, "Deployment");
   const { labels } = deployment?.spec?.template.metadata ?? {};
@@ -76,15 +132,14 @@ async function createPod(cluster: Cluster, objects: readonly Rendered[]): Promis
     },
   };
   await cluster.apply([home, pod]);
-  const { agent } = agentAddresses;
-  const patch = JSON.stringify({ status: { phase: "Running", podIP: agent, podIPs: [{ ip: agent }] } });
+  const patch = JSON.stringify({ status: { phase: "Running", podIP: address, podIPs: [{ ip: address }] } });
   await cluster.mustKubectl(["patch", "pod", podName, `--namespace=${namespace}`, "--subresource=status", "-p", patch]);
 }
 
 /** Writes what a Pod finds of its service account. @returns their folder. */
-async function accountFiles({ layout, mustKubectl }: Cluster): Promise<string> {
+async function accountFiles({ layout, mustKubectl }: Cluster, podName: string): Promise<string> {
   const { account, namespace } = fleetRelease;
-  const folder = join(layout.dir, "account");
+  const folder = join(layout.dir, `account-${podName}`);
   mkdirSync(folder);
   const bound = ["--bound-object-kind=Pod", `--bound-object-name=${podName}`, "--duration=2h"];
   const token = await mustKubectl(["create", "token", account, `--namespace=${namespace}`, ...bound]);

@@ -66,7 +66,7 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     const connects = async (from: string, to: string) =>
       (await lab.cluster.kubectl(["exec", from, "--", "/agnhost", "connect", to, "--timeout=2s"])).code === 0;
     const isReached = async () =>
-      (await connects("client", `${ip}:80`)) && (await connects("web", "kubernetes.default:443"));
+      (await connects("client", `${ip}:80`)) && (await connects("web", `${addresses.apiServerService}:443`));
     await lab.cluster.waitFor("pods to reach each other over the link", isReached, { timeoutMs: 30_000, explain });
   };
   /** Waits until a machine's kubelet API answers, which only its owner serves. */
@@ -220,7 +220,7 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     using watch = watchReady(lab);
     const packets = (does: "-I" | "-D") =>
       [addresses.node, addresses.apiServerService].map((to) =>
-        must(["nsenter", `--target=${pid}`, "--net", "iptables", does, "OUTPUT", `--destination=${to}`, "--jump=DROP"]),
+        must(["nsenter", `--target=${pid}`, "--net", "iptables", does, "OUTPUT", "-d", to, "-j", "DROP"]),
       );
     await Promise.all(packets("-I"));
     try {

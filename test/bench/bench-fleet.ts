@@ -1,0 +1,153 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type GraftedNode, graftedNodePath, isReady } from "../../src/fleet/grafted-node.ts";
+import { poolPath } from "../../src/fleet/pool.ts";
+import { type Api, openApi } from "../harness/api.ts";
+import { auditedSoFar, deedsOf } from "../harness/audit.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { type FakeReplica, fleetRelease, startFakeReplicas } from "../harness/fake-fleet.ts";
+import { heapOf, heapReporting } from "../harness/heap.ts";
+import type { BenchLab } from "./bench-lab.ts";
+import { percentile } from "./statistics.ts";
+import { cpuSeconds } from "./usage.ts";
+
+/** The column of the table. */
+export const sharedByThree = "three replicas";
+const replicaCount = 3;
+const { namespace } = fleetRelease;
+const settleMs = 60_000;
+const watchedMs = 60_000;
+/** Requests that create objects at the same time. */
+const parallel = 30;
+
+/** Three replicas that share GraftedNodes, whose machines are in memory: their start, what they take when idle, and how long a machine is
+ *  not served when its replica is shut down or killed. */
+export async function benchFleet({ ledger, say }: Pick<BenchLab, "ledger" | "say">, count: number): Promise<void> {
+  const audited = "system:authenticated";
+  await using cluster = await startCluster({ name: "bench", provider: "ssh", audited, say });
+  const reportOf = (index: number) => join(cluster.layout.dir, `heap-${index}.json`);
+  await using shared = await startFakeReplicas(cluster, replicaCount, (index) => heapReporting(reportOf(index)));
+  const { replicas } = shared;
+  using api = openApi(cluster.layout);
+  const note = (id: string, ...values: readonly number[]) => ledger.note(id, sharedByThree, 1, ...values);
+  const memory = async () => {
+    const all = await Promise.all(replicas.map(({ agent }, index) => heapOf(agent, reportOf(index + 1))));
+    return all.reduce((sum, { rss }) => sum + rss, 0);
+  };
+  const isStarting = ({ agent }: FakeReplica) => agent.log().includes("graftlet is starting");
+  await cluster.waitFor("the replicas to start", () => replicas.every(isStarting));
+  await createLogin(api);
+  const empty = await memory();
+  const began = performance.now();
+  const names = Array.from({ length: count }, (_, index) => `edge-${index + 1}`);
+  for (let done = 0; done < count; done += parallel)
+    await Promise.all(
+      names.slice(done, done + parallel).map((name) => api.create(graftedNodePath(namespace), machine(name))),
+    );
+  await untilServed(api, cluster, replicas, names);
+  note("start", (performance.now() - began) / 1_000);
+  say(`${count} machines are Ready and left alone`);
+  await sleep(settleMs);
+  const cpu = () => replicas.reduce((sum, { agent }) => sum + cpuSeconds(agent.pid), 0);
+  const [spent, asked] = [cpu(), auditedSoFar(cluster.layout)];
+  await sleep(watchedMs);
+  note("cpu", ((cpu() - spent) / (watchedMs / 1_000)) * 100);
+  note("requests", ownRequests(cluster, asked) / (watchedMs / 1_000));
+  note("memory", ((await memory()) - empty) / count);
+
+  const [first, second] = replicas;
+  if (!first || !second) throw new Error("there are too few replicas");
+  say("shutting down a replica");
+  const handedOver = await ownedBy(api, first.pod);
+  const stopping = Date.now();
+  await first.agent.stop(120_000);
+  await untilServed(api, cluster, replicas, names);
+  const stops = timesIn([first], "graftlet has stopped", stopping);
+  const starts = timesIn(replicas, "node is registered", stopping);
+  const gaps = handedOver.map((name) => (starts.get(name) ?? Number.NaN) - (stops.get(name) ?? Number.NaN));
+  note("planned", ...gaps.map((ms) => ms / 1_000));
+  note("planned-all", Math.max(...handedOver.map((name) => starts.get(name) ?? Number.NaN)) / 1_000 - stopping / 1_000);
+
+  say("killing a replica");
+  const lost = await ownedBy(api, second.pod);
+  const killing = Date.now();
+  second.agent.signal("SIGKILL");
+  await untilServed(api, cluster, replicas, names);
+  const taken = timesIn(replicas, "node is registered", killing);
+  const failOver = lost.map((name) => ((taken.get(name) ?? Number.NaN) - killing) / 1_000);
+  note("failover", ...failOver);
+  note("failover-99", percentile(failOver, 99));
+}
+
+const machine = (name: string) => ({
+  apiVersion: "graftlet.dev/v1alpha1",
+  kind: "GraftedNode",
+  metadata: { name, namespace },
+  spec: { poolRef: { name: "edge" }, ssh: { host: `${name}.example` } },
+});
+
+async function createLogin(api: Api): Promise<void> {
+  await api.create(`/api/v1/namespaces/${namespace}/secrets`, {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: "login", namespace },
+    stringData: { "ssh-privatekey": "a key" },
+  });
+  await api.create(poolPath(namespace), {
+    apiVersion: "graftlet.dev/v1alpha1",
+    kind: "GraftedNodePool",
+    metadata: { name: "edge", namespace },
+    spec: {
+      template: {
+        ssh: { secretRef: { name: "login" }, hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] },
+        kubeletConfiguration: { failSwapOn: false, failCgroupV1: false },
+      },
+    },
+  });
+}
+
+async function listed(api: Api): Promise<readonly GraftedNode[]> {
+  return (await api.get<{ items: readonly GraftedNode[] }>(graftedNodePath(namespace))).items;
+}
+
+async function ownedBy(api: Api, pod: string): Promise<readonly string[]> {
+  const objects = await listed(api);
+  return objects.filter(({ status }) => status?.owner?.replica === pod).map(({ metadata: { name } }) => name);
+}
+
+/** Waits until all machines are Ready and are served by replicas that run. */
+async function untilServed(
+  api: Api,
+  cluster: Cluster,
+  replicas: readonly FakeReplica[],
+  names: readonly string[],
+): Promise<void> {
+  const isServed = ({ status }: GraftedNode) =>
+    isReady(status) && replicas.some(({ pod, agent }) => pod === status?.owner?.replica && agent.isRunning());
+  const waiting = async () =>
+    (await listed(api)).filter((object) => !isServed(object)).map(({ metadata }) => metadata.name);
+  await cluster.waitFor(
+    "all machines to be served",
+    async () => (await listed(api)).length === names.length && (await waiting()).length === 0,
+    { timeoutMs: 900_000, everyMs: 500, explain: async () => (await waiting()).slice(0, 20).join() },
+  );
+}
+
+/** The last time at which replicas logged this about each node, milliseconds, after `from`. */
+function timesIn(replicas: readonly FakeReplica[], text: string, from: number): ReadonlyMap<string, number> {
+  const lines = replicas.flatMap(({ agent }) => readFileSync(agent.logFile, "utf8").split("\n"));
+  const times = new Map<string, number>();
+  for (const line of lines.filter((each) => each.includes(text) && each.startsWith("{"))) {
+    const { node, time } = JSON.parse(line) as { readonly node: string; readonly time: string };
+    if (Date.parse(time) >= from) times.set(node, Math.max(Date.parse(time), times.get(node) ?? 0));
+  }
+  return times;
+}
+
+/** Number of requests of the account and the nodes since then. */
+function ownRequests({ layout }: Cluster, from: number): number {
+  const isOurs = (user: string) => user.startsWith("system:node:edge-") || user.includes(`:${namespace}:`);
+  const begun = deedsOf(layout, from).filter(({ verb, stage }) => stage === "ResponseStarted" || verb !== "watch");
+  return begun.filter(({ user }) => isOurs(user.username)).length;
+}
