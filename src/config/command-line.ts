@@ -5,7 +5,7 @@ import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import { flagValues } from "./flag-values.ts";
 import { parseEnrol } from "./enrol-command.ts";
-import { fleetOfPod, readFleet, readNodeObjects } from "./fleet-configuration.ts";
+import { fleetOfPod, readFleet, readMetricsEndpoint, readNodeObjects } from "./fleet-configuration.ts";
 import { nodeWarnings, pageFrom, readGraftletConfiguration, readNodes } from "./graftlet-configuration.ts";
 import {
   doctorHelpText,
@@ -269,7 +269,8 @@ function severalNodes(
     );
   const ofProcess = applyFlags(defaultConfiguration(), flags);
   checkConfiguration(ofProcess);
-  const { nodes, shared, health, page } = readGraftletConfiguration(io, path, options);
+  const read = readGraftletConfiguration(io, path, options);
+  const { nodes, shared, health, page } = read;
   return {
     kind: "run",
     nodes: withCredentialProviders(io, options, nodes),
@@ -278,6 +279,7 @@ function severalNodes(
     several: true,
     health,
     page,
+    metrics: readMetricsEndpoint(path, read),
     logging: ofProcess.logging,
     statusSocket: statusSocket(io, options),
     defaults: configurationDefaults(nodes.map(({ kubelet }) => kubelet)),

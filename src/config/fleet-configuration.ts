@@ -1,7 +1,14 @@
 import { withCredentialProviders } from "./credential-providers.ts";
 import { type ConfigDocument, decode } from "./decode.ts";
 import type { ConfigIo } from "./documents.ts";
-import { decodeNode, readShared, type SharedSettings } from "./graftlet-configuration.ts";
+import {
+  type ConfiguredProcess,
+  decodeNode,
+  type Endpoint,
+  endpointAt,
+  readShared,
+  type SharedSettings,
+} from "./graftlet-configuration.ts";
 import { absoluteDirectory, type NodeConfig } from "./node-config.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
@@ -85,6 +92,9 @@ export function readFleet(
   };
 }
 
+/** The metrics are for scrapers outside the Pod. */
+const metricsAddress = "0.0.0.0";
+
 const nodeObjectsFields = { release: field(text, "") } satisfies Shape;
 
 /** Decodes the `nodeObjects` of a GraftletConfiguration; undefined if it has none, and its nodes are not shown as objects.
@@ -100,6 +110,24 @@ export function readNodeObjects(
   if (!io.env["KUBERNETES_SERVICE_HOST"])
     throw refuse(`${path}: nodeObjects`, release, "needs graftlet to run in a Pod; omit it elsewhere");
   return { release };
+}
+
+/** Returns where a process serves the metrics of its GraftedNodes; undefined if it serves none.
+ *  @throws CodedError invalid_argument if it has no GraftedNodes, or another of its endpoints uses the port. */
+export function readMetricsEndpoint(
+  path: string,
+  { nodes, shared, health, page }: ConfiguredProcess,
+): Endpoint | undefined {
+  const setting = `${path}: metricsPort`;
+  const endpoint = endpointAt({ address: metricsAddress, port: shared.metricsPort }, nodes, setting);
+  if (!endpoint) return undefined;
+  const { port } = endpoint;
+  if (!shared.fleet && !shared.nodeObjects)
+    throw refuse(setting, port, "needs fleet or nodeObjects: there are no GraftedNodes to measure; omit it");
+  const others = { healthzPort: health, pagePort: page };
+  const other = Object.entries(others).find(([, at]) => at?.port === port)?.[0];
+  if (other !== undefined) throw refuse(setting, port, `${other} uses that port; use another one`);
+  return endpoint;
 }
 
 /** Reads the fleet from the --nodes file, in a Pod that uses its service account; undefined elsewhere.

@@ -53,6 +53,7 @@ const sharedFields = {
   egressTunnel: field(oneOf("auto", "none", "k3s", "rke2"), "auto"),
   healthzPort: pointer(int32, 10_248),
   healthzBindAddress: field(ipAddress, "127.0.0.1"),
+  metricsPort: field(int32, 0),
   pagePort: field(int32, 0),
   pageAddress: field(ipAddress, "127.0.0.1"),
 } satisfies Shape;
@@ -99,7 +100,7 @@ export interface Endpoint {
 }
 
 /** Contents of a GraftletConfiguration. */
-interface ConfiguredProcess {
+export interface ConfiguredProcess {
   readonly nodes: NodeConfig[];
   readonly shared: SharedSettings;
   readonly health: Endpoint | undefined;
@@ -118,14 +119,11 @@ export function readGraftletConfiguration(
   const shared = readShared(io, path);
   const { healthzPort: port, healthzBindAddress: address } = shared;
   const nodes = nodesIn(shared, { io, path, options, purpose });
-  const wrong = checkPort(true)(port);
-  if (wrong !== undefined) throw refuse(`${path}: healthzPort`, port, wrong);
   const page = pageFrom({ ...shared, ...given(options) }, nodes, `${path}: pagePort`);
-  if (port === 0) return { nodes, shared, health: undefined, page };
-  const twin = nodes.find((node) => listensOn(node).includes(port));
-  if (twin) throw refuse(`${path}: healthzPort`, port, `node ${twin.nodeName} listens on that port; use another one`);
-  if (page?.port === port) throw refuse(`${path}: pagePort`, port, "healthzPort uses that port; use another one");
-  return { nodes, shared, health: { address, port }, page };
+  const health = endpointAt({ address, port }, nodes, `${path}: healthzPort`);
+  if (health && page?.port === port)
+    throw refuse(`${path}: pagePort`, port, "healthzPort uses that port; use another one");
+  return { nodes, shared, health, page };
 }
 
 function given({ pagePort, pageAddress }: Options): Partial<Pick<SharedSettings, "pagePort" | "pageAddress">> {
@@ -140,12 +138,20 @@ export function pageFrom(
   nodes: readonly NodeConfig[],
   setting: string,
 ): Endpoint | undefined {
+  return endpointAt({ address, port }, nodes, setting);
+}
+
+/** Checks the port of an endpoint of the process. @returns undefined for port 0.
+ *  @param setting the port's name.
+ *  @throws CodedError invalid_argument for an invalid port or one that a node uses. */
+export function endpointAt(at: Endpoint, nodes: readonly NodeConfig[], setting: string): Endpoint | undefined {
+  const { port } = at;
   const wrong = checkPort(true)(port);
   if (wrong !== undefined) throw refuse(setting, port, wrong);
   if (port === 0) return undefined;
   const twin = nodes.find((node) => listensOn(node).includes(port));
   if (twin) throw refuse(setting, port, `node ${twin.nodeName} listens on that port; use another one`);
-  return { address, port };
+  return at;
 }
 
 /** Reads the shared settings of a GraftletConfiguration, without decoding the nodes. @throws CodedError invalid_argument */

@@ -27,6 +27,8 @@ export type ParseResult =
       readonly health: Endpoint | undefined;
       /** The status page of the process's nodes. */
       readonly page: Endpoint | undefined;
+      /** The metrics of the process's GraftedNodes. */
+      readonly metrics?: Endpoint | undefined;
       /** Path of the socket for `graftlet status`; undefined for none. */
       readonly statusSocket: string | undefined;
     }

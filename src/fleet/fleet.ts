@@ -50,7 +50,7 @@ const eventRates = { qps: 5, burst: 50 };
 /** Serves the GraftedNodes of a namespace, together with the other replicas of the release: each object has one owner. Adding, changing or
  *  deleting an object starts, restarts or removes its node, and affects no other node. A member whose object cannot be served waits for a
  *  change of the object, or of a Secret that it names. */
-export function createFleet(deps: FleetDeps): Runnable {
+export function createFleet(deps: FleetDeps) {
   const { client, namespace, clock, log } = deps;
   /** Members outlive the signal of `run` until other replicas can take their objects. */
   const serving = new AbortController();
@@ -175,7 +175,9 @@ export function createFleet(deps: FleetDeps): Runnable {
   const enrolment = enrolmentServices({ ...deps, events, object: members.completed, secret });
   return {
     name: "fleet",
-    async run(signal) {
+    /** What this replica serves, and the pools that it decides about. */
+    observed: { nodes: members.observed, pools: pools.observed },
+    async run(signal: AbortSignal) {
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
       const last = afterOthers([secrets, pools], objects);
       const parts = [

@@ -6,10 +6,16 @@ import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import { createTrigger } from "../lib/trigger.ts";
-import type { Node } from "../objects.ts";
+import type { Node, ObjectMeta } from "../objects.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 import { type Cause, comparableStatus, conditionsOf } from "./conditions.ts";
-import { type GraftedNode, graftedNodeKind, graftedNodePath, type GraftedNodeStatus } from "./grafted-node.ts";
+import {
+  type FleetCondition,
+  type GraftedNode,
+  graftedNodeKind,
+  graftedNodePath,
+  type GraftedNodeStatus,
+} from "./grafted-node.ts";
 
 export interface StatusWriterDeps extends ClockAndLog {
   readonly client: Pick<ApiClient, "patch">;
@@ -73,6 +79,8 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
   return {
     /** To be called when the status may have changed. */
     changed: changed.fire,
+    /** The conditions now, even if they have not been written yet. */
+    conditions: (): readonly FleetCondition[] => statusOf({ ...input(), report, now: clock.now() }).conditions ?? [],
     /** Writes the status while `work` is running, or until the signal aborts. */
     async during(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
       const over = new AbortController();
@@ -87,7 +95,8 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
   };
 }
 
-function statusOf({
+/** Computes the status of an object from the reports of its node. @param now milliseconds since the epoch. */
+export function statusOf({
   object,
   refused,
   stopped,
@@ -95,7 +104,11 @@ function statusOf({
   template,
   report,
   now,
-}: StatusInput & { readonly report: ReportedNode; readonly now: number }): GraftedNodeStatus {
+}: Omit<StatusInput, "object"> & {
+  readonly object: Pick<GraftedNode, "spec" | "status"> & { readonly metadata: Pick<ObjectMeta, "generation"> };
+  readonly report: ReportedNode;
+  readonly now: number;
+}): GraftedNodeStatus {
   const node = report.introspection()?.node();
   const staticIn = object.spec.static?.release;
   const state = { staticIn, refused, stopped, progress: report.progress(), link: report.link(), node };
@@ -123,14 +136,20 @@ function podsOf(report: ReportedNode): Pick<GraftedNodeStatus, "pods"> {
   return work ? { pods: work.pods().length } : {};
 }
 
-function endpointOf(node: Node | undefined, { status }: GraftedNode): Pick<GraftedNodeStatus, "endpoint"> {
+function endpointOf(
+  node: Node | undefined,
+  { status }: Pick<GraftedNode, "status">,
+): Pick<GraftedNodeStatus, "endpoint"> {
   const address = node?.status?.addresses?.find(({ type }) => type === "InternalIP")?.address;
   const port = node?.status?.daemonEndpoints?.kubeletEndpoint?.Port;
   if (address === undefined || port === undefined) return status?.endpoint ? { endpoint: status.endpoint } : {};
   return { endpoint: { address, port } };
 }
 
-function machineOf(node: Node | undefined, { status }: GraftedNode): Pick<GraftedNodeStatus, "machine"> {
+function machineOf(
+  node: Node | undefined,
+  { status }: Pick<GraftedNode, "status">,
+): Pick<GraftedNodeStatus, "machine"> {
   const info = node?.status?.nodeInfo;
   if (!info?.machineID) return status?.machine ? { machine: status.machine } : {};
   const {

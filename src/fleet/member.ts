@@ -12,6 +12,7 @@ import { addFinalizer, isHeld, removeFinalizer } from "./finalizer.ts";
 import {
   acceptedMachine,
   expectedMachine,
+  type FleetCondition,
   fencingToken,
   forceLeaveAnnotation,
   type GraftedNode,
@@ -55,6 +56,8 @@ export interface MemberRollOuts {
 
 /** One object of the fleet, and its machine. */
 export interface Member {
+  /** The object's conditions now, even if they have not been written yet. */
+  conditions(): readonly FleetCondition[];
   /** Applies a new version of the object. */
   update(object: GraftedNode): void;
   /** Takes the next step now, for example because a Secret has changed. */
@@ -107,6 +110,7 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
     }
   };
   return {
+    conditions: status.conditions,
     update(object) {
       const isOther = significantParts(object) !== significantParts(latest);
       if (isForced(object) && !isForced(latest))

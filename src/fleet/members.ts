@@ -73,6 +73,8 @@ export function createMembers(deps: MembersDeps) {
   return {
     /** Returns the object with that name, with the defaults of its pool and the keys of its enrolled machine. */
     completed: (name: string) => members.get(name)?.completed,
+    /** The objects and their conditions now. */
+    observed: () => [...members.values()].map(observedMember),
     /** Completes a member's object again after a change outside it, such as an enrolment, and wakes the member. */
     refresh(name: string) {
       const served = members.get(name);
@@ -102,6 +104,10 @@ export function createMembers(deps: MembersDeps) {
     },
     ended: () => Promise.all([...members.values()].map(({ ended }) => ended)),
   };
+}
+
+function observedMember({ completed: { metadata, spec }, member }: ServedMember) {
+  return { name: metadata.name, pool: spec.poolRef?.name, conditions: member.conditions() };
 }
 
 /** Returns the lowest unused port. */

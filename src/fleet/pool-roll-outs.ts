@@ -6,6 +6,11 @@ import { startingPart } from "./member-node.ts";
 import { type GraftedNodePool, withDefaults } from "./pool.ts";
 import { createRollOut, type RollOut, type RollOutProgress } from "./roll-out.ts";
 
+/** Progress of a pool's roll-out, and the digest of its template. */
+export interface PoolProgress extends RollOutProgress {
+  readonly template: string;
+}
+
 /** The roll-outs of templates, as their members see them in the statuses of their pools. @param poolOf returns the pool of an object. */
 export function memberRollOuts(poolOf: (object: GraftedNode) => GraftedNodePool | undefined): MemberRollOuts {
   return {
@@ -29,7 +34,7 @@ export function createPoolRollOuts({ clock, log }: ClockAndLog) {
   };
   return {
     /** Gives turns to as many members of a pool as may restart now. @param active the pool's active members. */
-    advance(pool: GraftedNodePool, active: readonly GraftedNode[]): RollOutProgress & { readonly template: string } {
+    advance(pool: GraftedNodePool, active: readonly GraftedNode[]): PoolProgress {
       const { disruption = {} } = pool.spec;
       const served = active.filter((member) => !withDefaults(member, pool).spec.paused);
       const members = served.map(({ metadata: { name }, status }) => ({

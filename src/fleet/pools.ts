@@ -10,7 +10,7 @@ import { createTrigger } from "../lib/trigger.ts";
 import { comparableStatus, conditionOf } from "./conditions.ts";
 import { type GraftedNode, isDeleted, isReady } from "./grafted-node.ts";
 import { activeMembers, type GraftedNodePool, poolPath, type PoolStatus, withDefaults } from "./pool.ts";
-import { createPoolRollOuts, memberRollOuts } from "./pool-roll-outs.ts";
+import { createPoolRollOuts, memberRollOuts, type PoolProgress } from "./pool-roll-outs.ts";
 
 export interface PoolsDeps extends ClockAndLog {
   readonly client: ApiClient;
@@ -25,6 +25,17 @@ export interface PoolsDeps extends ClockAndLog {
   readonly onDecision: () => void;
 }
 
+/** A pool as last counted. */
+interface ObservedPool {
+  readonly name: string;
+  /** `spec.replicas`; by default all members that may be active. */
+  readonly wanted: number;
+  readonly active: number;
+  readonly ready: number;
+  readonly updated: number;
+  readonly isPaused: boolean;
+}
+
 /** Minimum interval between two updates of the pools, milliseconds. */
 const minIntervalMs = 1_000;
 
@@ -34,6 +45,8 @@ export function createPools(deps: PoolsDeps) {
   const { client, namespace, clock, log } = deps;
   const changed = createTrigger();
   const written = new Map<string, string>();
+  /** The pools that this replica owns as last counted, by their UIDs. */
+  const observed = new Map<string, ObservedPool>();
   const pools = createReflector<GraftedNodePool>({
     client,
     path: poolPath(namespace),
@@ -49,20 +62,11 @@ export function createPools(deps: PoolsDeps) {
     const members = membersOf(pool);
     const names = chosenMembers(pool, members);
     const active = members.filter(({ metadata }) => names.has(metadata.name));
-    const { template, restarting, updated, verdict, isUnderWay } = rollOuts.advance(pool, active);
-    if (isUnderWay) changed.fire();
-    const { name, uid, generation } = pool.metadata;
-    const observed = { generation, now: rfc3339(clock.now()) };
-    const status: PoolStatus = {
-      ...(generation !== undefined && { observedGeneration: generation }),
-      members: members.length,
-      replicas: active.length,
-      readyReplicas: active.filter((member) => isReady(member.status)).length,
-      updatedReplicas: updated,
-      ...(pool.spec.replicas !== undefined && { activeMembers: [...names].toSorted() }),
-      rollOut: { template, restarting },
-      conditions: [conditionOf("RolledOut", verdict, pool.status?.conditions ?? [], observed)],
-    };
+    const progress = rollOuts.advance(pool, active);
+    if (progress.isUnderWay) changed.fire();
+    const { name, uid } = pool.metadata;
+    const status = statusOf(pool, { members: members.length, active, progress, now: rfc3339(clock.now()) });
+    observed.set(uid, observedPool(pool, status, progress));
     const text = comparableStatus(status);
     if (written.get(uid) === text) return;
     const kind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftedNodePool", metadata: { name } };
@@ -72,7 +76,7 @@ export function createPools(deps: PoolsDeps) {
   /** Forgets pools that are gone, or that another replica decides about. */
   const forgetOthers = (own: readonly GraftedNodePool[]) => {
     const uids = new Set(own.map(({ metadata: { uid } }) => uid));
-    for (const uid of written.keys()) if (!uids.has(uid)) written.delete(uid);
+    for (const known of [written, observed]) for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
     rollOuts.keepOnly(uids);
   };
   const writer: Runnable = {
@@ -98,6 +102,8 @@ export function createPools(deps: PoolsDeps) {
     running: [pools, writer] as const,
     ready: pools.ready,
     list: pools.list,
+    /** The pools that this replica owns as last counted. */
+    observed: (): readonly ObservedPool[] => [...observed.values()],
     has: (name: string) => pools.get(namespace, name) !== undefined,
     rollOuts: memberRollOuts(poolOf),
     /** The object with its pool's defaults. */
@@ -110,6 +116,38 @@ export function createPools(deps: PoolsDeps) {
       return new Set(active.map(({ metadata: { name } }) => name));
     },
   };
+}
+
+interface PoolCounts {
+  readonly members: number;
+  readonly active: readonly GraftedNode[];
+  readonly progress: PoolProgress;
+  /** RFC 3339. */
+  readonly now: string;
+}
+
+function statusOf(pool: GraftedNodePool, { members, active, progress, now }: PoolCounts): PoolStatus {
+  const { generation } = pool.metadata;
+  const { template, restarting, updated, verdict } = progress;
+  const names = active.map(({ metadata: { name } }) => name).toSorted();
+  return {
+    ...(generation !== undefined && { observedGeneration: generation }),
+    members,
+    replicas: active.length,
+    readyReplicas: active.filter((member) => isReady(member.status)).length,
+    updatedReplicas: updated,
+    ...(pool.spec.replicas !== undefined && { activeMembers: names }),
+    rollOut: { template, restarting },
+    conditions: [conditionOf("RolledOut", verdict, pool.status?.conditions ?? [], { generation, now })],
+  };
+}
+
+function observedPool(
+  { metadata: { name }, spec }: GraftedNodePool,
+  { replicas: active, readyReplicas: ready, updatedReplicas: updated }: PoolStatus,
+  { verdict }: PoolProgress,
+): ObservedPool {
+  return { name, wanted: spec.replicas ?? active, active, ready, updated, isPaused: verdict.reason === "Paused" };
 }
 
 /** True if the object's machine should be a node, according to the object and its pool. Until its owner has decided about a pool that limits

@@ -5,13 +5,12 @@ import type { NodeConfig } from "../config/node-config.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createFailureLog, retryUntilDone } from "../lib/retry.ts";
-import type { Runnable } from "../lib/runnables.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { ObjectMeta } from "../objects.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 import { isHeld, removeFinalizer } from "./finalizer.ts";
 import { type GraftedNode, graftedNodeKind, graftedNodePath, isDeleted, staticLabel } from "./grafted-node.ts";
-import { createStatusWriter } from "./member-status.ts";
+import { createStatusWriter, statusOf } from "./member-status.ts";
 
 /** A node of the process's configuration, and its reports. */
 export interface StaticNode {
@@ -40,14 +39,16 @@ const minIntervalMs = 1_000;
  *  everything about these nodes, and their objects exist for their status. A deleted object is created again. At the start, objects of
  *  nodes that are no longer configured are deleted, or left to the fleet if users have written to their specification.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
-export function createStaticNodes(deps: StaticNodesDeps): Runnable {
+export function createStaticNodes(deps: StaticNodesDeps) {
   const { client, namespace, release, nodes, clock, log } = deps;
   const shown = new Map(nodes.map((node) => [node.config.nodeName, createShownNode(deps, node)]));
   const message = "cannot delete the GraftedNode of a node that is no longer configured; retrying";
   const retry = { message, delayMs: () => retryMs, clock, log };
   return {
     name: "static nodes",
-    async run(signal) {
+    /** The nodes of the configuration, and their conditions now. */
+    nodes: () => [...shown].map(([name, node]) => ({ name, pool: undefined, conditions: node.conditions() })),
+    async run(signal: AbortSignal) {
       const follow = (object: GraftedNode) => {
         const node = shown.get(object.metadata.name);
         if (node) node.changed(object);
@@ -81,6 +82,9 @@ export function createStaticNodes(deps: StaticNodesDeps): Runnable {
   };
 }
 
+/** The configuration's nodes are always served. */
+const served = { refused: undefined, stopped: undefined, hasLeft: false, template: undefined };
+
 /** Keeps the object of one node, and its status. */
 function createShownNode(deps: StaticNodesDeps, { config, report }: StaticNode) {
   const { client, clock } = deps;
@@ -94,13 +98,7 @@ function createShownNode(deps: StaticNodesDeps, { config, report }: StaticNode) 
   const showOnce = async (signal: AbortSignal) => {
     const shown = { object: await applyObject<GraftedNode>(client, path, wanted, signal, manager) };
     current = shown;
-    const status = createStatusWriter({ client, report, clock, log }, () => ({
-      object: shown.object,
-      refused: undefined,
-      stopped: undefined,
-      hasLeft: false,
-      template: undefined,
-    }));
+    const status = createStatusWriter({ client, report, clock, log }, () => ({ object: shown.object, ...served }));
     const stopFollowing = report.onChange(status.changed);
     status.changed();
     failures.succeeded();
@@ -112,6 +110,10 @@ function createShownNode(deps: StaticNodesDeps, { config, report }: StaticNode) 
     }
   };
   return {
+    /** The node's conditions now, whether or not its object exists. */
+    conditions: () =>
+      statusOf({ object: current?.object ?? { metadata: {}, spec: wanted.spec }, ...served, report, now: clock.now() })
+        .conditions ?? [],
     /** Follows a change of the object. */
     changed(object: GraftedNode) {
       if (isDeleted(object) && isHeld(object))

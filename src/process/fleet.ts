@@ -36,7 +36,9 @@ const listName = "the list of GraftedNodes";
 
 /** Creates the service that serves the GraftedNodes of the Pod's namespace, with the Pod's service account.
  *  @throws CodedError, one sentence, if there is no service account. */
-export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
+export function createFleetRun(
+  deps: FleetRunDeps,
+): Runnable & AsyncDisposable & Pick<ReturnType<typeof createFleet>, "observed"> {
   const { common, fleet, usedPorts, configured, reported, cleanMachine } = deps;
   const { clock, log, env, readiness } = common;
   const { access, client } = openAccountClient({ env, clock, log }, "a fleet", requests);

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { OptionsOf } from "../config/parse-result.ts";
 import { systemClock } from "../lib/clock.ts";
 import { limitInformationalAnswers } from "../lib/informational-answers.ts";
-import { createProcessLog } from "../lib/log.ts";
+import { type ClockAndLog, createProcessLog } from "../lib/log.ts";
 import { type Runnable, runGroup } from "../lib/runnables.ts";
 import { createTunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import { createFleetRun, type FleetRunDeps } from "./fleet.ts";
@@ -12,6 +12,7 @@ import { createReadiness } from "../node/readiness.ts";
 import type { PageDeps } from "../page/server.ts";
 import { createReportedNodes } from "../report/reported-nodes.ts";
 import { createNotes, type Reports } from "../report/notes.ts";
+import { createObjectsMetrics } from "./objects-metrics.ts";
 import { processReport, createStatusSocket } from "./status-socket.ts";
 import { createUnhandledErrorHandler } from "./unhandled-errors.ts";
 import { notifyServiceManager } from "./service-manager.ts";
@@ -91,10 +92,8 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     );
   const shown =
     options.nodeObjects && stack.use(createStaticNodesRun({ ...options.nodeObjects, nodes: runs, env, clock, log }));
-  const processState = processReport(reports, clock);
-  const status = options.statusSocket
-    ? [createStatusSocket({ path: options.statusSocket, report: processState, log })]
-    : [];
+  const metrics = stack.use(await createMetrics(options, { fleet, shown, clock, log }));
+  const status = createStatus(options, reports, { clock, log });
   const over = new AbortController();
   let ends: readonly boolean[] = [];
   const all: Runnable = {
@@ -109,14 +108,46 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { sharing } = uses;
   const healthz = health ? [createHealthzServer({ ...health, sharing, instance, readiness, clock, log })] : [];
   const statusPage = page ? [await createStatusPage({ ...page, reports, version: graftletVersion, clock, log })] : [];
-  await runGroup([...healthz, ...statusPage, ...status, all, ...managed], AbortSignal.any([signal, over.signal]));
+  await runGroup(
+    [...healthz, ...statusPage, ...(metrics ? [metrics] : []), ...status, all, ...managed],
+    AbortSignal.any([signal, over.signal]),
+  );
   return !ends.includes(false);
 }
 
 /** Returns the ports that the process itself, or one of its configured nodes, listens on. */
-function usedPorts({ nodes, health, page, fleet }: RunNodesOptions): readonly number[] {
-  const ofProcess = [health?.port, page?.port, fleet?.listener?.port].filter((port) => port !== undefined);
+function usedPorts({ nodes, health, page, metrics, fleet }: RunNodesOptions): readonly number[] {
+  const ofProcess = [health?.port, page?.port, metrics?.port, fleet?.listener?.port].filter(
+    (port) => port !== undefined,
+  );
   return [...ofProcess, ...nodes.flatMap(({ kubelet: { port, healthzPort } }) => [port, healthzPort])];
+}
+
+/** Creates the socket for `graftlet status`, unless it is disabled. */
+function createStatus(
+  { statusSocket: path }: RunNodesOptions,
+  reports: Reports,
+  { clock, log }: ClockAndLog,
+): readonly Runnable[] {
+  const report = processReport(reports, clock);
+  return path ? [createStatusSocket({ path, report, log })] : [];
+}
+
+interface Objects extends ClockAndLog {
+  readonly fleet: Pick<ReturnType<typeof createFleetRun>, "observed"> | undefined;
+  readonly shown: Pick<ReturnType<typeof createStaticNodesRun>, "nodes"> | undefined;
+}
+
+/** Creates the server of the metrics of all GraftedNodes, unless it is disabled. */
+async function createMetrics(
+  { metrics: endpoint, env }: RunNodesOptions,
+  { fleet, shown, clock, log }: Objects,
+): Promise<(Runnable & AsyncDisposable) | undefined> {
+  const objects = {
+    nodes: () => [...(fleet?.observed.nodes() ?? []), ...(shown?.nodes() ?? [])],
+    pools: () => fleet?.observed.pools() ?? [],
+  };
+  return endpoint && createObjectsMetrics({ endpoint, objects, env, clock, log });
 }
 
 /** Creates the status page; its code is loaded only if it is enabled. */

@@ -22,7 +22,7 @@ export function createStaticNodesRun({
   nodes,
   clock,
   log,
-}: StaticNodesRunDeps): Runnable & AsyncDisposable {
+}: StaticNodesRunDeps): Runnable & AsyncDisposable & Pick<ReturnType<typeof createStaticNodes>, "nodes"> {
   const { access, client } = openAccountClient({ env, clock, log }, "nodeObjects", requests);
   const account = access.account();
   const owner = account && { apiVersion: "v1", kind: "ServiceAccount", ...account };

@@ -18,10 +18,16 @@ interface Groups {
 
 const rulesFile = join(chart, "files", "rules.yaml");
 
-/** What makes each alert fire, as promtool's series of a value a minute, and when it is looked at; the same node is well in `well`. */
-const cases: Readonly<
-  Record<string, { readonly bad: readonly string[]; readonly well: readonly string[]; readonly at: string }>
-> = {
+/** What makes an alert fire, as promtool's series of a value a minute, and when it is looked at; the same node is well in `well`. */
+interface Case {
+  readonly bad: readonly string[];
+  readonly well: readonly string[];
+  readonly at: string;
+  /** A label of the alert; by default that of the node. */
+  readonly of?: string;
+}
+
+const cases: Readonly<Record<string, Case>> = {
   GraftletDown: {
     bad: ['up{job="graftlet", metrics_path="/metrics", node="n"} 0x30'],
     well: ['up{job="graftlet", metrics_path="/metrics", node="n"} 0 0 0 1x30'],
@@ -96,6 +102,42 @@ const cases: Readonly<
     ],
     at: "30m",
   },
+  GraftletProcessDown: {
+    bad: ['up{job="graftlet", metrics_path="/metrics/objects", namespace="edge"} 0x30'],
+    well: [
+      'up{job="graftlet", metrics_path="/metrics/objects", namespace="edge"} 0 0 0 1x30',
+      'up{job="graftlet", metrics_path="/metrics", namespace="edge", node="n"} 0x30',
+    ],
+    at: "6m",
+    of: 'namespace="edge"',
+  },
+  GraftletMachineNotReady: {
+    // Another reason does not start the fifteen minutes again.
+    bad: [
+      'graftlet_grafted_node_ready{node="n", pool="p"} 0x40',
+      'graftlet_grafted_node_not_ready_reason{node="n", pool="p", reason="LinkDown"} 1x8 stale',
+      'graftlet_grafted_node_not_ready_reason{node="n", pool="p", reason="LoginRefused"} _x9 1x30',
+    ],
+    well: [
+      'graftlet_grafted_node_ready{node="n", pool="p"} 0x40',
+      'graftlet_grafted_node_not_ready_reason{node="n", pool="p", reason="Paused"} 1x40',
+    ],
+    at: "16m",
+  },
+  GraftletMachineLeavingStuck: {
+    bad: ['graftlet_grafted_node_not_ready_reason{node="n", pool="", reason="Leaving"} 1x60'],
+    well: [
+      'graftlet_grafted_node_not_ready_reason{node="n", pool="", reason="Leaving"} 1x20 stale',
+      'graftlet_grafted_node_not_ready_reason{node="n", pool="", reason="Inactive"} _x20 1x40',
+    ],
+    at: "31m",
+  },
+  GraftletPoolRolloutPaused: {
+    bad: ['graftlet_grafted_node_pool_rollout_paused{pool="p"} 1x30'],
+    well: ['graftlet_grafted_node_pool_rollout_paused{pool="p"} 1x3 0x30'],
+    at: "6m",
+    of: 'pool="p"',
+  },
 };
 
 /** The same series as Prometheus has them of a kubelet: those that are graftlet's alone it has not. */
@@ -121,7 +163,7 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
     assert.deepEqual(new Set(Object.keys(cases)), names);
   });
 
-  for (const [alert, { bad, well, at }] of Object.entries(cases))
+  for (const [alert, { bad, well, at, of = 'node="n"' }] of Object.entries(cases))
     test(`${alert} fires for a faulty node, but not for a healthy node or a kubelet's node`, async () => {
       const file = join(folder, `${alert}.yaml`);
       const series = (lines: readonly string[]) =>
@@ -134,7 +176,7 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
         input_series: series(lines),
         promql_expr_test: [
           {
-            expr: `count(ALERTS{alertname="${alert}", alertstate="firing", node="n"}) or vector(0)`,
+            expr: `count(ALERTS{alertname="${alert}", alertstate="firing", ${of}}) or vector(0)`,
             eval_time: at,
             exp_samples: [{ labels: "{}", value: count }],
           },
@@ -150,6 +192,23 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
       );
       await must(["promtool", "test", "rules", file]);
     });
+
+  test("GraftletMachineNotReady names the current reason", async () => {
+    const file = join(folder, "reason.yaml");
+    const labels = '{node="n", pool="p"';
+    const [rule] = rules.filter(({ alert }) => alert === "GraftletMachineNotReady");
+    const exp_annotations = { ...rule?.annotations, summary: "GraftedNode n is not Ready (LoginRefused)" };
+    const exp_alerts = [{ exp_labels: { severity: "warning", node: "n", pool: "p" }, exp_annotations }];
+    const input_series = [
+      { series: `graftlet_grafted_node_ready${labels}}`, values: "0x40" },
+      { series: `graftlet_grafted_node_not_ready_reason${labels}, reason="LinkDown"}`, values: "1x8 stale" },
+      { series: `graftlet_grafted_node_not_ready_reason${labels}, reason="LoginRefused"}`, values: "_x9 1x30" },
+    ];
+    const alert_rule_test = [{ eval_time: "16m", alertname: "GraftletMachineNotReady", exp_alerts }];
+    const tests = [{ interval: "1m", input_series, alert_rule_test }];
+    writeFileSync(file, stringify({ rule_files: [rulesFile], evaluation_interval: "1m", tests }));
+    await must(["promtool", "test", "rules", file]);
+  });
 
   test("alert rules render unchanged into a PrometheusRule, with a ServiceMonitor that finds each node", async () => {
     const helm = await findHelm();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
-import type { V1Service } from "@kubernetes/client-node";
+import type { V1ClusterRole, V1Service } from "@kubernetes/client-node";
 import { objectsIn, ofKind, templateArguments, valueFiles } from "../harness/chart.ts";
 import { findHelm } from "../harness/helm.ts";
 import { verdictsOn } from "../harness/kubeconform.ts";
@@ -10,6 +10,7 @@ interface ServiceMonitor {
   readonly spec: { readonly endpoints: readonly Endpoint[] };
 }
 interface Endpoint {
+  readonly port: string;
   readonly path: string;
   readonly interval: string;
   readonly scrapeTimeout?: string;
@@ -45,7 +46,7 @@ describe("values of the ServiceMonitor and of the listener's Service", { timeout
     const at = "monitoring.serviceMonitor";
     const values = { [`${at}.scrapeTimeout`]: "20s", [`${at}.relabelings`]: [shard] };
     const found = await endpoints({ ...values, [`${at}.metricRelabelings`]: [drop] });
-    assert.equal(found.length, 4);
+    assert.equal(found.length, 5);
     for (const { scrapeTimeout, relabelings, metricRelabelings } of found) {
       assert.equal(scrapeTimeout, "20s");
       assert.deepEqual(
@@ -54,6 +55,32 @@ describe("values of the ServiceMonitor and of the listener's Service", { timeout
       );
       assert.deepEqual(metricRelabelings, [drop]);
     }
+  });
+
+  test("the ServiceMonitor finds the metrics of GraftedNodes at a Service that includes a Pod that is not ready", async () => {
+    const portsOf = async (values: object) => {
+      const services = ofKind<V1Service>(await render(values), "Service");
+      const service = services.find(({ metadata }) => metadata?.name === "edge-graftlet-metrics");
+      assert.notEqual(service?.spec?.publishNotReadyAddresses, false);
+      return service?.spec?.ports?.map(({ name, port }) => `${name} ${port}`);
+    };
+    const pathsOf = async (values: object) =>
+      (await endpoints(values)).flatMap(({ port, path }) => (port === "metrics" ? [path] : []));
+    assert.deepEqual([await portsOf({}), await pathsOf({})], [["metrics 10249"], ["/metrics/objects"]]);
+    const other = { "monitoring.metricsPort": 9100 };
+    assert.deepEqual([await portsOf(other), await pathsOf(other)], [["metrics 9100"], ["/metrics/objects"]]);
+    for (const none of [{ "monitoring.metricsPort": 0 }, { nodeObjects: false }])
+      assert.deepEqual([await portsOf(none), await pathsOf(none)], [undefined, []]);
+  });
+
+  test("graftlet's account may review callers only if it serves metrics of GraftedNodes", async () => {
+    const reviews = async (values: object) => {
+      const roles = ofKind<V1ClusterRole>(await render(values), "ClusterRole");
+      const resources = roles.flatMap(({ rules = [] }) => rules.flatMap((rule) => rule.resources ?? []));
+      return resources.filter((resource) => resource.endsWith("reviews"));
+    };
+    assert.deepEqual(await reviews({}), ["tokenreviews", "subjectaccessreviews"]);
+    assert.deepEqual(await reviews({ "monitoring.serviceMonitor.enabled": false }), []);
   });
 
   test("credentials from a Secret replace Prometheus' service account token", async () => {

@@ -8,6 +8,7 @@ import { chart } from "../harness/helm.ts";
 import { type HelmLab, loginSecret, release, startHelmLab } from "../harness/helm-lab.ts";
 import { doctorKnows } from "./helm/doctor.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
+import { checkMetrics, metricsPort } from "./helm/objects-metrics.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
 import { rollOut } from "./helm/roll-out.ts";
 
@@ -45,7 +46,8 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
   before(async () => {
     lab = await startHelmLab("fleet", { say: (line) => console.error(line) });
     ({ log } = releaseOf(lab));
-    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}"];
+    const measured = `--set=monitoring.metricsPort=${metricsPort}`;
+    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}", measured];
     await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values]);
   });
   after(async () => lab?.[Symbol.asyncDispose]());
@@ -221,6 +223,12 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await cluster.waitFor("the pool to count its members", async () => /^edge +2 +1 +1 /.test(await counts()), {
       explain,
     });
+    await checkMetrics(cluster, [
+      'graftlet_grafted_node_ready{node="edge-5",pool="edge"} 1',
+      'graftlet_grafted_node_not_ready_reason{node="edge-6",pool="edge",reason="Inactive"} 1',
+      'graftlet_grafted_node_pool_spec_replicas{pool="edge"} 1',
+      'graftlet_grafted_node_pool_status_replicas_ready{pool="edge"} 1',
+    ]);
 
     await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=2"]);
     await untilReady("edge-6");
@@ -239,7 +247,8 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
 
   test("kubectl apply and an upgrade turn a node in the values into an object, without disturbing its pods", async () => {
     const { cluster, mustHelm } = lab;
-    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}"];
+    const measured = `--set=monitoring.metricsPort=${metricsPort}`;
+    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}", measured];
     const upgrade = (...more: readonly string[]) =>
       mustHelm(["upgrade", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values, ...more]);
     const { ssh, kubeletConfiguration } = machine("edge-7").spec;

@@ -5,11 +5,12 @@ import { mkdirSync, readFileSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { parse, stringify } from "yaml";
-import type { Node } from "../../src/objects.ts";
+import type { Node, Service } from "../../src/objects.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { networkArgv } from "../harness/namespaces.ts";
 import { run, start } from "../harness/processes.ts";
+import { metricsPort } from "./helm/objects-metrics.ts";
 import { releaseOf } from "./helm/release.ts";
 import { server } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
@@ -18,7 +19,12 @@ const port = 19_090;
 const rulesFile = join(chart, "files", "rules.yaml");
 
 /** Counters that have no series before the first event of their kind. */
-const rare = ["kubelet_evictions"];
+const rare = [
+  "kubelet_evictions",
+  "graftlet_grafted_node_not_ready_reason",
+  // The release has no pools.
+  "graftlet_grafted_node_pool_rollout_paused",
+];
 
 interface Rules {
   readonly groups: readonly { readonly rules: readonly { readonly expr: string }[] }[];
@@ -52,7 +58,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
   before(async () => {
     lab = await startHelmLab("monitoring", { say: (line) => console.error(line) });
     const { cluster } = lab;
-    await releaseOf(lab).install();
+    await releaseOf(lab).install(`--set=monitoring.metricsPort=${metricsPort}`);
     await cluster.apply([server("talks", placed)]);
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/talks", "--timeout=60s"]);
     await cluster.mustKubectl(["wait", "--for=condition=KubeletReachable", `node/${release.node}`, "--timeout=90s"]);
@@ -84,10 +90,17 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
         { source_labels: ["__metrics_path__"], target_label: "metrics_path" },
       ],
     }));
+    const service = await cluster.get<Service>("service", `${release.name}-graftlet-metrics`, release.namespace);
+    const ofObjects = {
+      ...jobs[0],
+      job_name: "graftlet-metrics-objects",
+      metrics_path: "/metrics/objects",
+      static_configs: [{ targets: [`${service?.spec?.clusterIP}:${metricsPort}`] }],
+    };
     const config = {
       global: { scrape_interval: "2s", evaluation_interval: "2s" },
       rule_files: [rulesFile],
-      scrape_configs: jobs,
+      scrape_configs: [...jobs, ofObjects],
     };
     writeFileSync(join(folder, "prometheus.yml"), stringify(config), { mode: 0o600 });
     const flags = [
@@ -108,8 +121,8 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("scrapes all four paths, and finds every series that an alert uses", async () => {
-    await until('count(up{job="graftlet"} == 1) == 4');
+  test("scrapes all paths, and finds every series that an alert uses", async () => {
+    await until('count(up{job="graftlet"} == 1) == 5');
     // A node that is well has no series of the runtime's errors.
     const unknown = { name: "main", image: "registry.invalid/unknown:1" };
     const spec = { ...placed, containers: [unknown], terminationGracePeriodSeconds: 1 };
@@ -122,6 +135,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
     await lab.cluster.mustKubectl(["delete", "pod", "unpullable", "--timeout=30s"]);
     assert.equal((await ask("graftlet_link_up"))[0]?.value[1], "1");
     assert.equal((await ask("graftlet_kubelet_reachable"))[0]?.value[1], "1");
+    assert.equal((await ask(`graftlet_grafted_node_ready{node="${release.node}"}`))[0]?.value[1], "1");
   });
 
   for (const dashboard of ["fleet", "node"])
@@ -146,11 +160,15 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
       bfree < 0.15 * blocks ? ["GraftletDiskFills"] : [],
     );
     await lab.edge.unplug();
-    await until(`ALERTS{alertname="GraftletLinkDown", alertstate="pending", node="${release.node}"}`);
+    const pending = (alert: string) =>
+      until(`ALERTS{alertname="${alert}", alertstate="pending", node="${release.node}"}`);
+    await pending("GraftletLinkDown");
+    await until(`graftlet_grafted_node_not_ready_reason{node="${release.node}"}`);
+    await pending("GraftletMachineNotReady");
     await lab.edge.plug();
     await lab.cluster.waitFor(
-      "the alert to go",
-      async () => (await ask('ALERTS{alertname="GraftletLinkDown"}')).length === 0,
+      "the alerts to go",
+      async () => (await ask('ALERTS{alertname=~"GraftletLinkDown|GraftletMachineNotReady"}')).length === 0,
       { timeoutMs: 60_000 },
     );
     assert.ok(Number((await ask("graftlet_link_losses_total"))[0]?.value[1]) > 0);

@@ -40,6 +40,10 @@
 {{- $taken := append (append (include "graftlet.ports" $ | fromJsonArray | toStrings) (include "graftlet.healthPort" $)) (ternary (int $values.reverse.port | toString) "" (not (empty (include "graftlet.reversed" $)))) -}}
 {{- if has (int . | toString) $taken }}{{ printf "pagePort: %d is used by a node, by the probes or by the listener: choose another port, such as 4194" (int .) | fail }}{{ end -}}
 {{- end -}}
+{{- with include "graftlet.metricsPort" . -}}
+{{- $taken := list (include "graftlet.healthPort" $) (int $values.pagePort | toString) (ternary (int $values.reverse.port | toString) "" (not (empty (include "graftlet.reversed" $)))) -}}
+{{- if has . (concat $taken (include "graftlet.ports" $ | fromJsonArray | toStrings)) }}{{ printf "monitoring.metricsPort: %s is used by a node, by the probes, by the dashboard or by the listener: choose another port" . | fail }}{{ end -}}
+{{- end -}}
 {{- if and $values.monitoring.serviceMonitor.enabled (ne $values.kubeletAddress "service") }}{{ fail "monitoring.serviceMonitor.enabled: nodes are scraped through their Services: set kubeletAddress: service" }}{{ end -}}
 {{- if not (or $values.serviceAccount.create $values.serviceAccount.name) }}{{ fail "serviceAccount.name is empty: name an existing account, or set serviceAccount.create: true" }}{{ end -}}
 {{- if not (regexMatch "^([0-9]+[smh])+$" $values.drain.timeout) }}{{ printf "drain.timeout %q is not a duration: write it as 90s or 5m" $values.drain.timeout | fail }}{{ end -}}

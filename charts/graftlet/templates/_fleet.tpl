@@ -18,6 +18,13 @@
 {{- if and (include "graftlet.fleetServices" .) (not (include "graftlet.nodes" . | fromJsonArray)) (not (include "graftlet.reversed" .)) }}true{{ end -}}
 {{- end -}}
 
+{{/* Port of the metrics of GraftedNodes and pools; empty if there are none. A Pod in its machine's own network opens no such port. */}}
+{{- define "graftlet.metricsPort" -}}
+{{- $wanted := .Values.monitoring.metricsPort -}}
+{{- if kindIs "invalid" $wanted }}{{ $wanted = ternary 10249 0 .Values.monitoring.serviceMonitor.enabled }}{{ end -}}
+{{- if and (int $wanted) (or .Values.fleet.enabled (include "graftlet.showsNodes" .)) (not (include "graftlet.local" .)) }}{{ int $wanted }}{{ end -}}
+{{- end -}}
+
 {{/* "true" if graftlet creates a Service for each GraftedNode, through which its kubelet API is reached. */}}
 {{- define "graftlet.fleetServices" -}}
 {{- if and .Values.fleet.enabled (eq .Values.kubeletAddress "service") }}true{{ end -}}

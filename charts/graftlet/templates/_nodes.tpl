@@ -265,6 +265,9 @@ egressTunnel: {{ include "graftlet.egressTunnel" . | quote }}
 {{- end }}
 healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
+{{- with include "graftlet.metricsPort" . }}
+metricsPort: {{ . }}
+{{- end }}
 {{- with .Values.pagePort }}
 pagePort: {{ int . }}
 {{- end }}

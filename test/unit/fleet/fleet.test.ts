@@ -161,7 +161,8 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
     }
     assert.ok(holds(), did.join());
   };
-  return { did, decoded, reported, send, until, listed: () => listed, now: () => clock.now(), stop, ended };
+  const { observed } = fleet;
+  return { did, decoded, reported, observed, send, until, listed: () => listed, now: () => clock.now(), stop, ended };
 }
 
 test("serves each object on a separate port that no other listener of the process uses", async (t) => {
@@ -240,6 +241,29 @@ test("changing a pool's template restarts its members one after another; changin
   );
   const [first = 0, second = 0, third = 0] = times;
   assert.ok(second - first >= 10_000 && third - second >= 10_000, times.join());
+});
+
+test("observes the conditions of each object that is served, and the replicas of each pool", async (t) => {
+  const pool: GraftedNodePool = {
+    metadata: { name: "p", namespace, uid: "pool", generation: 1, resourceVersion: "1" },
+    spec: { replicas: 1 },
+  };
+  const members = ["a", "b"].map((name) => machine(name, { poolRef: { name: "p" } }));
+  const { observed, send, until } = start(t, [...members, machine("c"), machine("configured")], [pool]);
+  const seen = () =>
+    observed.nodes().map(({ name, pool: of, conditions }) => {
+      const ready = conditions.find(({ type }) => type === "Ready");
+      return [name, of, ready?.status, ready?.reason].join(" ");
+    });
+  await until(() => observed.pools()[0]?.updated === 1 && seen().includes("c  True NodeReady"));
+  assert.deepEqual(seen(), ["a p True NodeReady", "b p False Inactive", "c  True NodeReady"]);
+  const counts = { name: "p", wanted: 1, active: 1, updated: 1, isPaused: false };
+  // The statuses that the client accepts do not come back from it.
+  assert.deepEqual(observed.pools(), [{ ...counts, ready: 0 }]);
+  for (const gone of members) send("DELETED", gone);
+  send("DELETED", pool, "graftednodepools");
+  await until(() => observed.pools().length === 0);
+  assert.deepEqual(seen(), ["c  True NodeReady"]);
 });
 
 test("a node does not reread its specification when a status changes, or a Secret that is not a login", async (t) => {

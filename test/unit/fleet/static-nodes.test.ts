@@ -61,6 +61,9 @@ async function start(t: TestContext, existing: readonly GraftedNode[] = []) {
     clock,
     objects,
     report,
+    /** Reason of each node's condition Ready. */
+    reasons: () =>
+      service.nodes().map(({ name, conditions }) => [name, conditions.find(({ type }) => type === "Ready")?.reason]),
     forbid: (is: boolean) => (isForbidden = is),
     /** Calls of a verb about an object, or its status. */
     calls: (verb: Call["verb"], of: string) =>
@@ -101,6 +104,22 @@ test("writes the node's conditions to the object's status when they change", asy
   report.onProgress({ isIdentified: true });
   await settle();
   assert.equal(conditions()?.[1], "Identified CertificateIssued");
+});
+
+test("observes the conditions of each node, even while its object cannot be written", async (t) => {
+  const { forbid, objects, pass, reasons, report, send } = await start(t);
+  report.onProgress({ isIdentified: true, trouble: { reason: "LoginRefused", message: "no" } });
+  const wanted = [
+    ["edge-1", "LoginRefused"],
+    ["local-1", "CertificatePending"],
+  ];
+  assert.deepEqual(reasons(), wanted);
+  forbid(true);
+  const object = objects.get("edge-1");
+  assert.ok(object);
+  send("DELETED", object);
+  await pass(2_000);
+  assert.deepEqual(reasons(), wanted);
 });
 
 test("recreates a deleted object, at most once a second", async (t) => {
