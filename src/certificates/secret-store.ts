@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import { secretPath, secretText } from "../api/secrets.ts";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Secret } from "../objects.ts";
 import { type PairStore, parsePair } from "./pair-store.ts";
 
@@ -43,6 +43,24 @@ export function secretPairStore({ client, namespace, secret, name }: SecretStore
     write: (pair, _now, signal) => setValue(`${name}.pem`, `${pair.certificate}${pair.key}`, signal),
     pendingKey: async (signal) => (await valueOf(`${name}.key`, signal)) || undefined,
     storePendingKey: (key, signal) => setValue(`${name}.key`, key, signal),
+  };
+}
+
+/** Stores a pair in a Secret of its own that was previously kept in another one. A pair that only the former Secret has is copied, and
+ *  stays there, so that an older version of graftlet still finds it. The former Secret may be missing.
+ *  @param onCopied called when a pair has been copied. */
+export function copiedFrom(former: PairStore, own: PairStore, now: () => number, onCopied: () => void): PairStore {
+  return {
+    ...own,
+    async read(signal) {
+      const pair = await own.read(signal);
+      if (pair) return pair;
+      const copied = await ignoreNotFound(former.read(signal));
+      if (!copied) return undefined;
+      await own.write(copied, now(), signal);
+      onCopied();
+      return copied;
+    },
   };
 }
 

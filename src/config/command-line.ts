@@ -6,7 +6,8 @@ import { type ConfigIo, readDocument } from "./documents.ts";
 import { flagValues } from "./flag-values.ts";
 import { parseEnrol } from "./enrol-command.ts";
 import { fleetOfPod, readFleet, readMetricsEndpoint, readNodeObjects } from "./fleet-configuration.ts";
-import { nodeWarnings, pageFrom, readGraftletConfiguration, readNodes } from "./graftlet-configuration.ts";
+import { nodeWarnings, readGraftletConfiguration, readNodes } from "./graftlet-configuration.ts";
+import { pageFrom } from "./process-endpoints.ts";
 import {
   doctorHelpText,
   helpText,

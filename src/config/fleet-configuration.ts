@@ -1,14 +1,8 @@
 import { withCredentialProviders } from "./credential-providers.ts";
 import { type ConfigDocument, decode } from "./decode.ts";
 import type { ConfigIo } from "./documents.ts";
-import {
-  type ConfiguredProcess,
-  decodeNode,
-  type Endpoint,
-  endpointAt,
-  readShared,
-  type SharedSettings,
-} from "./graftlet-configuration.ts";
+import { type ConfiguredProcess, decodeNode, readShared, type SharedSettings } from "./graftlet-configuration.ts";
+import { type Endpoint, endpointAt } from "./process-endpoints.ts";
 import { absoluteDirectory, type NodeConfig } from "./node-config.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";

@@ -25,6 +25,7 @@ import { checkAnnotations, checkConfiguredLabels, topologyKeys } from "./node-me
 import { group, groups, taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
+import { type Endpoint, endpointAt, listensOn, pageFrom } from "./process-endpoints.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
 import { bool, int32, ipAddress, oneOf, text, textMap, texts } from "./value-types.ts";
 
@@ -68,6 +69,7 @@ const nodeFields = {
   kubeletConfiguration: field(group, {}),
   kubeconfig: optional(text),
   identity: field(oneOf("node", "serviceAccount"), "node"),
+  certificateSecret: field(text, ""),
   kubeletService: field(text, ""),
   rootDir: optional(text),
   labels: field(textMap({ sign: "=" }), {}),
@@ -91,12 +93,6 @@ interface Draft {
   readonly node: NodeConfig;
   readonly portIsGiven: boolean;
   readonly healthzIsGiven: boolean;
-}
-
-/** Address of an endpoint of the process. */
-export interface Endpoint {
-  readonly address: string;
-  readonly port: number;
 }
 
 /** Contents of a GraftletConfiguration. */
@@ -128,30 +124,6 @@ export function readGraftletConfiguration(
 
 function given({ pagePort, pageAddress }: Options): Partial<Pick<SharedSettings, "pagePort" | "pageAddress">> {
   return { ...(pagePort !== undefined && { pagePort }), ...(pageAddress !== undefined && { pageAddress }) };
-}
-
-/** Address of the page from the settings of the process; undefined if disabled.
- *  @param setting the port's name.
- *  @throws CodedError invalid_argument for an invalid port or one that a node uses. */
-export function pageFrom(
-  { pagePort: port = 0, pageAddress: address = "127.0.0.1" }: Pick<Options, "pagePort" | "pageAddress">,
-  nodes: readonly NodeConfig[],
-  setting: string,
-): Endpoint | undefined {
-  return endpointAt({ address, port }, nodes, setting);
-}
-
-/** Checks the port of an endpoint of the process. @returns undefined for port 0.
- *  @param setting the port's name.
- *  @throws CodedError invalid_argument for an invalid port or one that a node uses. */
-export function endpointAt(at: Endpoint, nodes: readonly NodeConfig[], setting: string): Endpoint | undefined {
-  const { port } = at;
-  const wrong = checkPort(true)(port);
-  if (wrong !== undefined) throw refuse(setting, port, wrong);
-  if (port === 0) return undefined;
-  const twin = nodes.find((node) => listensOn(node).includes(port));
-  if (twin) throw refuse(setting, port, `node ${twin.nodeName} listens on that port; use another one`);
-  return at;
 }
 
 /** Reads the shared settings of a GraftletConfiguration, without decoding the nodes. @throws CodedError invalid_argument */
@@ -296,12 +268,16 @@ function inPod(
   { path, place }: EntryPlace,
   entry: NodeEntry,
   shared: SharedSettings,
-): Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "servingSigner" | "endpoints"> {
+): Pick<
+  NodeConfig,
+  "certificateSecret" | "sharedCertificateSecret" | "kubeletAddress" | "approvesServing" | "servingSigner" | "endpoints"
+> {
   const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner: name } = shared;
   const service = entry.kubeletService || shared.kubeletService;
   const named = entry.kubeletService === "" ? "kubeletService" : `${place}.kubeletService`;
   const given = {
     certificateSecret,
+    [`${place}.certificateSecret`]: entry.certificateSecret,
     [named]: service,
     ...(of === "service" && { kubeletAddress: of }),
     ...(approveServingCertificates && { approveServingCertificates }),
@@ -325,12 +301,21 @@ function inPod(
         : "it requires kubeletAddress: service; set that too, or omit this",
     );
   return {
-    certificateSecret: certificateSecret || undefined,
+    ...certificateSecretsOf(entry, shared),
     kubeletAddress: of === "service" ? { of, service } : { of },
     approvesServing: approveServingCertificates,
     servingSigner: shared.servingCertificateSigner || kubeletServingSigner,
     ...(name !== "" && { endpoints: endpointsOf(name, shared, io) }),
   };
+}
+
+/** A node's own Secret takes precedence over the shared one, in which its certificates may still be. */
+function certificateSecretsOf(
+  { certificateSecret: own }: NodeEntry,
+  { certificateSecret: shared }: SharedSettings,
+): Pick<NodeConfig, "certificateSecret" | "sharedCertificateSecret"> {
+  if (own === "") return { certificateSecret: shared || undefined };
+  return { certificateSecret: own, ...(shared !== "" && { sharedCertificateSecret: shared }) };
 }
 
 function endpointsOf(
@@ -382,10 +367,6 @@ function refuseDuplicates(path: string, nodes: readonly NodeConfig[]): void {
 
 function sameTarget(one: NodeConfig, other: NodeConfig): boolean {
   return JSON.stringify(one.providerConfig) === JSON.stringify(other.providerConfig);
-}
-
-function listensOn(node: NodeConfig): number[] {
-  return [node.kubelet.port, node.kubelet.healthzPort].filter((port) => port !== 0);
 }
 
 /** Runs a check and prefixes its error with the node's name. */

@@ -36,6 +36,8 @@ export interface NodeConfig {
   readonly identity: IdentitySource;
   /** A Secret in the Pod's namespace that preserves the node's certificates beyond the Pod. */
   readonly certificateSecret: string | undefined;
+  /** The Secret that all nodes of the process shared before, from which the node's certificates are copied. */
+  readonly sharedCertificateSecret?: string;
   /** Address of the kubelet API; `nodeIPs`, if given, take precedence. */
   readonly kubeletAddress: KubeletAddress;
   /** True if the Pod's service account approves the node's requests for serving certificates. */

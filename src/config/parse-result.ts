@@ -1,5 +1,6 @@
 import type { FleetConfig } from "./fleet-configuration.ts";
-import type { Endpoint, Warning } from "./graftlet-configuration.ts";
+import type { Warning } from "./graftlet-configuration.ts";
+import type { Endpoint } from "./process-endpoints.ts";
 import type { Logging } from "./kubelet-groups.ts";
 import type { NodeConfig } from "./node-config.ts";
 import type { TextMap } from "./value-types.ts";

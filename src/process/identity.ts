@@ -5,7 +5,7 @@ import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } fro
 import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
 import { type IssuedCertificate, createIssuedCertificate } from "../certificates/issued.ts";
 import { type PairStore, currentFile, filePairStore, parsePair } from "../certificates/pair-store.ts";
-import { backedBySecret, secretPairStore } from "../certificates/secret-store.ts";
+import { backedBySecret, copiedFrom, secretPairStore } from "../certificates/secret-store.ts";
 import type { KeyPair } from "../certificates/self-signed.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
@@ -61,15 +61,18 @@ async function serviceAccountIdentity(
   access: ServiceAccountAccess,
   signal: AbortSignal,
 ): Promise<Identity> {
-  const { config, clock } = deps;
+  const { config, clock, log } = deps;
   await using stack = new AsyncDisposableStack();
   const account = { client: stack.use(clientFor(deps, access)), namespace: access.namespace() };
   const { client, namespace } = account;
-  const { certificateSecret: secret, certDir, nodeName } = config;
+  const { certificateSecret: secret, sharedCertificateSecret: shared, certDir, nodeName } = config;
   const store = (name: string): PairStore => {
     const files = filePairStore(certDir, name);
     if (secret === undefined) return files;
-    const kept = secretPairStore({ client, namespace, secret, name: `${nodeName}.${name}` });
+    const keptIn = (of: string) => secretPairStore({ client, namespace, secret: of, name: `${nodeName}.${name}` });
+    const onCopied = () => log.info({ name, from: shared, to: secret }, "copied the certificate to the node's Secret");
+    const kept =
+      shared === undefined ? keptIn(secret) : copiedFrom(keptIn(shared), keptIn(secret), clock.now, onCopied);
     return backedBySecret(files, kept, clock.now);
   };
   const asService = config.identity === "serviceAccount";

@@ -17,7 +17,7 @@ import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { networkArgv } from "../harness/namespaces.ts";
 import { images } from "../harness/pods.ts";
 import { must, run } from "../harness/processes.ts";
-import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+import { certificateSecret, inNamespace, type Release, releaseOf } from "./helm/release.ts";
 import { type Right, rightsIn, unused } from "./helm/rights.ts";
 
 /** A second node on the same machine, which speaks as the account. */
@@ -308,9 +308,9 @@ function user(
   };
 }
 
-/** kubectl with the client certificate that a node keeps in the release's Secret. */
+/** kubectl with the client certificate that a node keeps in its Secret. */
 async function kubectlByCertificate({ cluster }: HelmLab, nodeName: string) {
-  const secret = await cluster.get<Secret>("secret", `${release.name}-graftlet-certificates`, release.namespace);
+  const secret = await cluster.get<Secret>("secret", certificateSecret(nodeName), release.namespace);
   const pem = Buffer.from(secret?.data?.[`${nodeName}.kubelet-client.pem`] ?? "", "base64");
   const file = join(cluster.layout.dir, `${nodeName}.pem`);
   writeFileSync(file, pem, { mode: 0o600 });

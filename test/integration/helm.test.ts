@@ -6,7 +6,7 @@ import { nodeReady } from "../harness/agent.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, loginSecret, podSecurity, release, startHelmLab } from "../harness/helm-lab.ts";
 import { followReadme } from "./helm/readme.ts";
-import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+import { inNamespace, type Release, releaseOf, shareCertificates } from "./helm/release.ts";
 import { strangeRequests } from "./helm/requests.ts";
 import { podsOf, standing } from "./helm/workload.ts";
 
@@ -108,11 +108,14 @@ describe("helm install of a release whose Deployment serves a node", { timeout: 
     strangers = await strangeRequests(lab.cluster);
   });
 
-  test("an upgrade does not disturb the node's pods", () =>
-    edge.unnoticed(
+  test("an upgrade does not disturb the node's pods, and copies its certificates from the Secret that all nodes shared", async () => {
+    const checkCopied = await shareCertificates(lab);
+    await edge.unnoticed(
       () => lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=50", ...marks]),
       () => takesPods("50"),
-    ));
+    );
+    await checkCopied();
+  });
 
   test("an upgrade adds a label, an annotation and a taint to the Node, and restores them after manual changes", async () => {
     await lab.cluster.mustKubectl(["label", "node", nodeName, "example.org/by-hand=stays"]);

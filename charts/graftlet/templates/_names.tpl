@@ -64,8 +64,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.serviceAccount" . }}
 {{- end -}}
 
+{{/* Name of the Secret in which all nodes kept their certificates before each had a Secret of its own. */}}
 {{- define "graftlet.certificates" -}}
 {{ include "graftlet.fullname" . }}-certificates
+{{- end -}}
+
+{{/* Names of the Secrets with the certificates of each node of the values, as JSON. Without rbac.create the account's permissions are not the
+     chart's: then all nodes share one Secret, as before. No Secret of a GraftedNode has a dot after the prefix. */}}
+{{- define "graftlet.certificateSecrets" -}}
+{{- $names := list -}}
+{{- range ternary (include "graftlet.nodeNames" . | fromJsonArray) list .Values.rbac.create }}{{ $names = append $names (printf "%s.%s" (include "graftlet.certificates" $) .) }}{{ end -}}
+{{- toJson $names -}}
 {{- end -}}
 
 {{/* Name of the Service of a node's kubelet API: a DNS label that is unique for each node. Takes (list ROOT NODE-NAME). */}}

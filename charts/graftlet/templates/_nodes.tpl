@@ -224,6 +224,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- with .network }}{{ $_ := set $config "network" . }}{{ end -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
 {{- if eq .root.Values.kubeletAddress "service" }}{{ $_ := set $entry "kubeletService" (include "graftlet.kubeletService" (list .root $node.name)) }}{{ end -}}
+{{- if .root.Values.rbac.create }}{{ $_ := set $entry "certificateSecret" (printf "%s.%s" (include "graftlet.certificates" .root) $node.name) }}{{ end -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
 {{- if $node.rootDir }}{{ $_ := set $entry "rootDir" $node.rootDir }}{{ end -}}
 {{- if $node.daemonSets }}{{ $_ := set $entry "daemonSets" $node.daemonSets }}{{ end -}}

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { CertificateSigningRequest, Node, Pod } from "../../../src/objects.ts";
+import type { CertificateSigningRequest, Node, Pod, Secret } from "../../../src/objects.ts";
 import { nodeReady } from "../../harness/agent.ts";
 import { type HelmLab, release } from "../../harness/helm-lab.ts";
 import { listProcesses, textOf } from "../../harness/processes.ts";
@@ -39,6 +39,31 @@ export interface Release {
   unnoticed(change: () => Promise<unknown>, settled?: () => Promise<boolean>): Promise<void>;
   /** Checks that no object of it is left. */
   isGone(): Promise<void>;
+}
+
+/** Name of the Secret with a node's certificates. */
+export function certificateSecret(of: string): string {
+  return `${name}-graftlet-certificates.${of}`;
+}
+
+/** Moves a node's certificates to the Secret that all nodes share, as the previous version kept them.
+ *  @returns checks that the node has a Secret with the same certificates again, and that a roll-back would still find them. */
+export async function shareCertificates({ cluster }: HelmLab): Promise<() => Promise<void>> {
+  const shared = `${name}-graftlet-certificates`;
+  const own = certificateSecret(nodeName);
+  const dataOf = async (secret: string) => (await cluster.get<Secret>("secret", secret, namespace))?.data ?? {};
+  const write = (secret: string, data: Readonly<Record<string, string | null>>) => {
+    const patch = `--patch=${JSON.stringify({ data })}`;
+    return cluster.mustKubectl(["patch", "secret", secret, inNamespace, "--type=merge", patch]);
+  };
+  const kept = await dataOf(own);
+  assert.deepEqual(Object.keys(kept).toSorted(), [`${nodeName}.kubelet-client.pem`, `${nodeName}.kubelet-server.pem`]);
+  await write(shared, kept);
+  await write(own, Object.fromEntries(Object.keys(kept).map((key) => [key, null])));
+  return async () => {
+    assert.deepEqual(await dataOf(own), kept);
+    assert.deepEqual(await dataOf(shared), kept);
+  };
 }
 
 export function releaseOf(lab: HelmLab): Release {

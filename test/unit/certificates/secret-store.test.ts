@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
-import { backedBySecret, secretPairStore } from "../../../src/certificates/secret-store.ts";
+import { backedBySecret, copiedFrom, secretPairStore } from "../../../src/certificates/secret-store.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClient } from "../api/fake-client.ts";
@@ -51,6 +51,64 @@ test("describes a missing Secret in one sentence", async () => {
     code: "not_found",
     message: 'certificateSecret "certificates" does not exist in namespace edge: create it, empty',
   });
+});
+
+test("copies a pair that only the former Secret has, once, and leaves it there", async () => {
+  const [shared, kept] = [secret(), secret()];
+  const former = secretPairStore({ client: shared.client, ...at, name: "a" });
+  const own = secretPairStore({ client: kept.client, ...at, name: "a" });
+  let copied = 0;
+  const store = copiedFrom(
+    former,
+    own,
+    () => 0,
+    () => (copied += 1),
+  );
+  assert.equal(await store.read(signal), undefined);
+  const pair = await makeSelfSigned("a", [], 0);
+  await former.write(pair, 0, signal);
+  await former.storePendingKey(pair.key, signal);
+  assert.deepEqual([await store.read(signal), copied], [pair, 1]);
+  // A key of a request that the former Secret still has would be used again for each request.
+  assert.equal(await store.pendingKey(signal), undefined);
+  assert.deepEqual(Object.keys(kept.data), ["a.pem"]);
+  const next = await makeSelfSigned("a", [], 0);
+  await store.write(next, 0, signal);
+  assert.deepEqual([await store.read(signal), copied], [next, 1]);
+  assert.equal((await former.read(signal))?.key, pair.key);
+});
+
+test("reads a pair of its own without the former Secret, which may be missing", async () => {
+  const { client } = secret();
+  const missing = fakeClient(() => {
+    throw new CodedError("not_found", "no");
+  });
+  const former = secretPairStore({ client: missing, ...at, name: "a" });
+  const store = copiedFrom(
+    former,
+    secretPairStore({ client, ...at, name: "a" }),
+    () => 0,
+    () => assert.fail("nothing was copied"),
+  );
+  assert.equal(await store.read(signal), undefined);
+  const pair = await makeSelfSigned("a", [], 0);
+  await store.write(pair, 0, signal);
+  assert.equal((await store.read(signal))?.key, pair.key);
+});
+
+test("an unavailable former Secret is an error, so that no certificate is requested in place of the one there", async () => {
+  const unavailable = fakeClient(() => {
+    throw new CodedError("unavailable", "later");
+  });
+  const former = secretPairStore({ client: unavailable, ...at, name: "a" });
+  const own = secretPairStore({ client: secret().client, ...at, name: "a" });
+  const store = copiedFrom(
+    former,
+    own,
+    () => 0,
+    () => undefined,
+  );
+  await assert.rejects(store.read(signal), { code: "unavailable" });
 });
 
 test("writes a pair from the Secret to files that do not have it yet", async () => {

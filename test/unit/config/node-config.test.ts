@@ -215,6 +215,19 @@ test("shares a Secret and a Service among the nodes in a Pod, but refuses them o
   assert.equal(node?.identity, "node");
   assert.equal(node?.approvesServing, true);
   const inPod = { KUBERNETES_SERVICE_HOST: "10.0.0.1" };
+  const secrets = (fields: string) => {
+    const found = read(fields, inPod, "{name: a, certificateSecret: kept.a}, {name: b}");
+    const nodes = found.kind === "run" ? found.nodes : [];
+    return nodes.map(({ certificateSecret, sharedCertificateSecret }) => [certificateSecret, sharedCertificateSecret]);
+  };
+  assert.deepEqual(secrets("certificateSecret: kept\n"), [
+    ["kept.a", "kept"],
+    ["kept", undefined],
+  ]);
+  assert.deepEqual(secrets(""), [
+    ["kept.a", undefined],
+    [undefined, undefined],
+  ]);
   const own = read("kubeletAddress: service\nkubeletService: api\n", inPod, "{name: a, kubeletService: a}, {name: b}");
   assert.deepEqual(
     own.kind === "run" && own.nodes.map(({ kubeletAddress }) => kubeletAddress),
@@ -233,6 +246,10 @@ test("shares a Secret and a Service among the nodes in a Pod, but refuses them o
   assert.equal(
     sentenceOf(() => read("kubeletService: api\n")),
     '/n.yaml: kubeletService is "api": it requires kubeletAddress: service; set that too, or omit this',
+  );
+  assert.equal(
+    refusalOf(["--nodes=/n.yaml"], graftletFile("- {name: a, certificateSecret: kept}")),
+    '/n.yaml: nodes[0].certificateSecret is "kept": needs graftlet to run in a Pod; omit it elsewhere',
   );
   for (const [field, value] of [
     ["certificateSecret", '"kept"'],
