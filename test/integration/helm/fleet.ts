@@ -185,6 +185,12 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
   assert.match(await patch("secret wide-1-ssh", { data: { "ssh-privatekey": "eQ==" } }), /of its GraftedNodes/);
   assert.equal(await patch("secret wide-1-ssh", { metadata: { finalizers: ["graftlet.dev/in-use"] } }), "");
   assert.equal(await patch("secret wide-1-ssh", { metadata: { finalizers: [] } }), "");
+  // Certificates of a node in the values. Helm creates the Secret.
+  const certificates = "fleet-graftlet-certificates";
+  assert.equal(await patch(`secret ${certificates}.single`, { data: { "single.pem": "eA==" } }), "");
+  assert.match(await create(secret(`${certificates}.stray`, {}, false)), /of its GraftedNodes/);
+  await cluster.apply(secret(`${certificates}-stray`, {}, false));
+  assert.match(await patch(`secret ${certificates}-stray`, { data: { "a.pem": "eA==" } }), /of its GraftedNodes/);
 
   const toKubelet = (spec: object, owned = true) => ({
     apiVersion: "v1",
