@@ -42,8 +42,10 @@ export interface FleetDeps
 const unlisted = "cannot list GraftedNodes; check that their CustomResourceDefinition is installed";
 /** Time after which a warning is logged if the first list has not arrived, milliseconds. */
 const listingMs = 15_000;
-/** Time limit for handing over the objects when this replica shuts down, milliseconds. */
-const handOverMs = 20_000;
+/** Time limit for handing over the objects when this replica shuts down, milliseconds. It is less than the grace period of its Pod. */
+const handOverMs = 100_000;
+/** Time limit for deleting its Lease then, milliseconds. */
+const endMs = 5_000;
 /** Rate limit of events about objects: events per second, and burst. */
 const eventRates = { qps: 5, burst: 50 };
 
@@ -176,7 +178,11 @@ export function createFleet(deps: FleetDeps) {
   return {
     name: "fleet",
     /** What this replica serves, and the pools that it decides about. */
-    observed: { nodes: members.observed, pools: pools.observed },
+    observed: {
+      nodes: members.observed,
+      pools: pools.observed,
+      sharing: () => ({ replicas: membership.alive(), unowned: ownership.unowned() }),
+    },
     async run(signal: AbortSignal) {
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
       const last = afterOthers([secrets, pools], objects);
@@ -204,7 +210,7 @@ export function createFleet(deps: FleetDeps) {
         await running;
         await members.ended();
       }
-      await membership.end(clock.within(handOverMs)).catch((error: unknown) => {
+      await membership.end(clock.within(endMs)).catch((error: unknown) => {
         log.warn({ err: error }, "cannot delete the lease of this replica; others wait until it has expired");
       });
     },

@@ -34,6 +34,8 @@ export interface Membership {
   isAlive(uid: string): boolean;
   /** UIDs of the replicas that accept objects: those that are alive and are not shutting down. */
   accepting(): readonly string[];
+  /** Number of replicas that are alive. */
+  alive(): number;
   /** True if this replica may take objects: its Lease was renewed recently, so that the API server and the others know of it. */
   mayTake(): boolean;
   /** Announces that this replica is shutting down: it keeps its objects until it has handed them over, and takes no others. */
@@ -105,6 +107,7 @@ export function createMembership(deps: MembershipDeps): Membership {
     running: [leases, { ...renewal, run: (signal) => renewal.run(signal).finally(() => timer.cancel()) }],
     isAlive: (uid) => uid === self.uid || seen.isAlive(uid),
     accepting: () => seen.accepting(),
+    alive: () => seen.alive(),
     mayTake: () => own.isFresh() && leases.synced() && !own.isLeaving(),
     leave: (signal) => own.renew(true, signal),
     end: (signal) => own.remove(signal),
@@ -152,6 +155,7 @@ function createSightings(clock: Pick<Clock, "monotonic">) {
     },
     accepting: (): readonly string[] =>
       [...sightings].filter(([, sighting]) => isAlive(sighting) && !sighting.isLeaving).map(([uid]) => uid),
+    alive: (): number => [...sightings.values()].filter(isAlive).length,
     /** Says which replicas are alive, and which of them are shutting down. */
     summary: (): string =>
       JSON.stringify(

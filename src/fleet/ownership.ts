@@ -35,6 +35,8 @@ export interface OwnershipDeps<T extends OwnedObject> extends ClockAndLog {
 export interface Ownership<T extends OwnedObject> extends Runnable {
   /** True if this replica serves the object. */
   owns(object: T): boolean;
+  /** Number of objects that no living replica owns. */
+  unowned(): number;
   /** To be called when objects or replicas have changed. */
   check(): void;
   /** Hands over all objects of this replica, a few at a time. Ends early when the signal aborts. */
@@ -46,7 +48,7 @@ const abandonedMs = 5_000;
 /** Delay before a failed change of owner is tried again, milliseconds. */
 const retryMs = 1_000;
 /** Number of objects whose owner changes at the same time: when they are taken, and when this replica shuts down. */
-const [takenAtOnce, handedOverAtOnce] = [16, 8];
+const [takenAtOnce, handedOverAtOnce] = [16, 4];
 /** Share of all objects that a replica with too many gives away at the same time. */
 const balancedAtOnce = 0.02;
 
@@ -111,6 +113,10 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
   return {
     name: "ownership",
     owns,
+    unowned: () =>
+      objects()
+        .map(placedObject(membership))
+        .filter(({ owner }) => owner === undefined).length,
     check: changed.fire,
     async run(signal) {
       while (!signal.aborted) {

@@ -33,6 +33,16 @@ export interface ObservedPool {
 export interface ObservedObjects {
   nodes(): readonly ObservedGraftedNode[];
   pools(): readonly ObservedPool[];
+  /** How replicas share the objects, as this one sees it; undefined for a process that serves no objects. */
+  sharing(): ObservedSharing | undefined;
+}
+
+/** How replicas share GraftedNodes. */
+export interface ObservedSharing {
+  /** Number of replicas that are alive. */
+  readonly replicas: number;
+  /** Number of objects that no living replica owns. */
+  readonly unowned: number;
 }
 
 /** Creates the metrics of the GraftedNodes and GraftedNodePools of a process, which no single node's kubelet API can show: a machine that
@@ -40,6 +50,7 @@ export interface ObservedObjects {
 export function createGraftedNodeMetrics(objects: ObservedObjects, clock: Clock) {
   const metrics = createMetrics();
   nodeMetrics(metrics, objects);
+  sharingMetrics(metrics, objects);
   poolMetrics(metrics, objects);
   processStart(metrics, clock);
   return {
@@ -93,6 +104,23 @@ function poolMetrics(metrics: Metrics, { pools }: ObservedObjects): void {
     "rollout_paused",
     "Whether the roll-out of a GraftedNodePool's template is paused after failures: 1 if it is.",
     (pool) => (pool.isPaused ? 1 : 0),
+  );
+}
+
+function sharingMetrics(metrics: Metrics, { sharing }: ObservedObjects): void {
+  const gauge = (name: string, help: string, value: (now: ObservedSharing) => number) =>
+    metrics.gauge(name, help, {
+      labels: [],
+      values() {
+        const now = sharing();
+        return now ? [[{}, value(now)] as const] : [];
+      },
+    });
+  gauge("graftlet_replicas", "Number of replicas that are alive, as this one sees it.", ({ replicas }) => replicas);
+  gauge(
+    "graftlet_unowned_grafted_nodes",
+    "Number of GraftedNodes that no living replica owns, as this one sees it.",
+    ({ unowned }) => unowned,
   );
 }
 

@@ -146,6 +146,7 @@ async function createMetrics(
   const objects = {
     nodes: () => [...(fleet?.observed.nodes() ?? []), ...(shown?.nodes() ?? [])],
     pools: () => fleet?.observed.pools() ?? [],
+    sharing: () => fleet?.observed.sharing(),
   };
   return endpoint && createObjectsMetrics({ endpoint, objects, env, clock, log });
 }

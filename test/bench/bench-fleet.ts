@@ -62,20 +62,18 @@ export async function benchFleet({ ledger, say }: Pick<BenchLab, "ledger" | "say
   const handedOver = await ownedBy(api, first.pod);
   const stopping = Date.now();
   await first.agent.stop(120_000);
-  await untilServed(api, cluster, replicas, names);
+  const starts = await untilStarted(cluster, replicas, handedOver, stopping);
   const stops = timesIn([first], "graftlet has stopped", stopping);
-  const starts = timesIn(replicas, "node is registered", stopping);
-  const gaps = handedOver.map((name) => (starts.get(name) ?? Number.NaN) - (stops.get(name) ?? Number.NaN));
-  note("planned", ...gaps.map((ms) => ms / 1_000));
-  note("planned-all", Math.max(...handedOver.map((name) => starts.get(name) ?? Number.NaN)) / 1_000 - stopping / 1_000);
+  note("planned", ...handedOver.map((name) => (at(starts, name) - at(stops, name)) / 1_000));
+  note("planned-all", (Math.max(...starts.values()) - stopping) / 1_000);
+  await untilServed(api, cluster, replicas, names);
 
   say("killing a replica");
   const lost = await ownedBy(api, second.pod);
   const killing = Date.now();
   second.agent.signal("SIGKILL");
-  await untilServed(api, cluster, replicas, names);
-  const taken = timesIn(replicas, "node is registered", killing);
-  const failOver = lost.map((name) => ((taken.get(name) ?? Number.NaN) - killing) / 1_000);
+  const taken = await untilStarted(cluster, replicas, lost, killing);
+  const failOver = lost.map((name) => (at(taken, name) - killing) / 1_000);
   note("failover", ...failOver);
   note("failover-99", percentile(failOver, 99));
 }
@@ -132,6 +130,29 @@ async function untilServed(
     async () => (await listed(api)).length === names.length && (await waiting()).length === 0,
     { timeoutMs: 900_000, everyMs: 500, explain: async () => (await waiting()).slice(0, 20).join() },
   );
+}
+
+function at(times: ReadonlyMap<string, number>, name: string): number {
+  const time = times.get(name);
+  if (time === undefined) throw new Error(`no replica has logged about ${name}`);
+  return time;
+}
+
+/** Waits until replicas have started the nodes of these machines. @returns the times, milliseconds. */
+async function untilStarted(
+  cluster: Cluster,
+  replicas: readonly FakeReplica[],
+  names: readonly string[],
+  from: number,
+): Promise<ReadonlyMap<string, number>> {
+  const started = () => timesIn(replicas, "node is registered", from);
+  const areAll = () => {
+    const times = started();
+    return names.every((name) => times.has(name));
+  };
+  await cluster.waitFor("the nodes to be started by another replica", areAll, { timeoutMs: 300_000, everyMs: 500 });
+  const times = started();
+  return new Map(names.map((name) => [name, at(times, name)]));
 }
 
 /** The last time at which replicas logged this about each node, milliseconds, after `from`. */

@@ -132,6 +132,15 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     at: "31m",
   },
+  GraftletMachineUnowned: {
+    bad: [
+      'graftlet_unowned_grafted_nodes{namespace="graftlet", pod="a"} 2x30',
+      'graftlet_unowned_grafted_nodes{namespace="graftlet", pod="b"} 0x30',
+    ],
+    well: ['graftlet_unowned_grafted_nodes{namespace="graftlet", pod="a"} 2 2 0x30'],
+    at: "3m",
+    of: 'namespace="graftlet"',
+  },
   GraftletPoolRolloutPaused: {
     bad: ['graftlet_grafted_node_pool_rollout_paused{pool="p"} 1x30'],
     well: ['graftlet_grafted_node_pool_rollout_paused{pool="p"} 1x3 0x30'],

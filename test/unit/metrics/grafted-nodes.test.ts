@@ -8,7 +8,7 @@ import { parseExposition } from "./exposition.ts";
 
 /** Series of the objects, as `labels value`, by name. */
 async function seriesOf(objects: Partial<ObservedObjects>) {
-  const all = { nodes: () => [], pools: () => [], ...objects };
+  const all = { nodes: () => [], pools: () => [], sharing: () => undefined, ...objects };
   const families = parseExposition(await createGraftedNodeMetrics(all, fakeClock()).text());
   return (name: string) =>
     (families.get(`graftlet_${name}`)?.samples ?? []).map(
@@ -21,6 +21,12 @@ const node = (name: string, ...conditions: readonly ReturnType<typeof condition>
   name,
   pool: name === "edge-1" ? "edge" : undefined,
   conditions,
+});
+
+test("shows how replicas share the objects, unless the process serves none", async () => {
+  const series = await seriesOf({ sharing: () => ({ replicas: 3, unowned: 2 }) });
+  assert.deepEqual([series("replicas"), series("unowned_grafted_nodes")], [[" 3"], [" 2"]]);
+  assert.deepEqual((await seriesOf({}))("replicas"), []);
 });
 
 test("counts GraftedNodes by condition, status and reason", async () => {
@@ -72,7 +78,7 @@ test("the docs list exactly the metrics of GraftedNodes that exist", async () =>
   const page = readFileSync(join(import.meta.dirname, "../../../docs/monitoring.md"), "utf8");
   const [section = ""] = /^## Metrics of GraftedNodes$[^]*?(?=^## )/m.exec(page) ?? [];
   const listed = [...section.matchAll(/^\| `(graftlet_\w+)`/gm)].map(([, name = ""]) => name);
-  const text = await createGraftedNodeMetrics({ nodes: () => [], pools: () => [] }, fakeClock()).text();
+  const text = await createGraftedNodeMetrics({ nodes: () => [], pools: () => [], sharing: () => undefined }, fakeClock()).text();
   assert.deepEqual(
     listed,
     [...parseExposition(text).keys()].filter((name) => name.startsWith("graftlet_")),
