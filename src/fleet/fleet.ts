@@ -14,12 +14,11 @@ import {
 import { createEnrolmentService } from "./enrolment-service.ts";
 import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts";
 import { loginSecretNames } from "./login-files.ts";
-import { createLoginProtection, loginFinalizer } from "./login-protection.ts";
-import { createMembers, type MembersDeps } from "./members.ts";
-import { createMembership, type Replica } from "./membership.ts";
-import { createOwnership } from "./ownership.ts";
-import { type GraftedNodePool, poolPath } from "./pool.ts";
-import { createPools } from "./pools.ts";
+import { createLogins } from "./logins.ts";
+import { createMembers, type Members, type MembersDeps } from "./members.ts";
+import type { Replica } from "./membership.ts";
+import { createPools, type Pools } from "./pools.ts";
+import { createSharing, type Sharing } from "./sharing.ts";
 import { createStarts } from "./starts.ts";
 
 export interface FleetDeps
@@ -42,10 +41,6 @@ export interface FleetDeps
 const unlisted = "cannot list GraftedNodes; check that their CustomResourceDefinition is installed";
 /** Time after which a warning is logged if the first list has not arrived, milliseconds. */
 const listingMs = 15_000;
-/** Time limit for handing over the objects when this replica shuts down, milliseconds. It is less than the grace period of its Pod. */
-const handOverMs = 100_000;
-/** Time limit for deleting its Lease then, milliseconds. */
-const endMs = 5_000;
 /** Rate limit of events about objects: events per second, and burst. */
 const eventRates = { qps: 5, burst: 50 };
 
@@ -54,165 +49,183 @@ const eventRates = { qps: 5, burst: 50 };
  *  change of the object, or of a Secret that it names. */
 export function createFleet(deps: FleetDeps) {
   const { client, namespace, clock, log } = deps;
-  /** Members outlive the signal of `run` until other replicas can take their objects. */
+  /** Members outlive the signal of `run`, until other replicas can take their objects. */
   const serving = new AbortController();
-  let isEnding = false;
-  const secrets = reflectorOf<Secret>(deps, `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`, {
-    replace() {
-      members.updateAll();
-      protection.check();
-    },
-    changed({ metadata: { name, finalizers } }) {
-      const enrolling = nodeOfEnrolment(name);
-      if (enrolling !== undefined) members.refresh(enrolling);
-      // Most Secrets of the namespace contain certificates of nodes, which members do not use.
-      if (!logins().has(name) && !finalizers?.includes(loginFinalizer)) return;
-      members.wake((object) => loginSecretNames(object).includes(name));
-      protection.check();
-    },
-  });
-  const secret = (name: string) => secrets.get(namespace, name);
   let isListed = false;
+  const secretsHandler = secretChanges(() => ({ members, logins }));
+  const secrets = reflectorOf(deps, `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`, secretsHandler);
+  const secret = (name: string) => secrets.get(namespace, name);
+  const isFleets = ({ metadata, spec }: GraftedNode) => !spec.static && !deps.isConfigured(metadata.name);
   /** The objects that this release serves, by this replica or another. */
   const all = () => objects.list().filter(isFleets);
-  const isFleets = ({ metadata, spec }: GraftedNode) => !spec.static && !deps.isConfigured(metadata.name);
-  const isServed = (object: GraftedNode) => isFleets(object) && ownership.owns(object);
-  let namedSecrets: ReadonlySet<string> | undefined;
-  /** Names of the Secrets that the logins of all objects need. */
-  const logins = () => (namedSecrets ??= new Set(all().flatMap((object) => loginSecretNames(effective(object)))));
-  const protection = createLoginProtection({
-    ...deps,
-    secrets: secrets.list,
-    named: () => (isListed ? logins() : undefined),
-  });
-  const checkLogins = () => {
-    namedSecrets = undefined;
-    protection.check();
-  };
+  /** Returns the object with the defaults of its pool, and the keys of its enrolled machine. */
+  const effective = (object: GraftedNode) =>
+    withEnrolledKeys(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
+  const knownObjects = () => (isListed ? all().map(effective) : undefined);
+  const logins = createLogins({ ...deps, secrets: secrets.list, objects: knownObjects });
   const pools = createPools({
     ...deps,
     objects: all,
-    owns: (pool) => poolOwnership.owns(pool),
+    owns: (pool) => sharing.pools.owns(pool),
     onChange() {
-      activate();
-      poolOwnership.check();
+      poolsChanged();
       members.updateAll();
-      checkLogins();
+      logins.objectsChanged();
     },
     onDecision() {
-      activate();
-      poolOwnership.check();
+      poolsChanged();
       // Some of them may have a turn to restart.
       members.wake(({ spec }) => spec.poolRef !== undefined);
     },
   });
-  let active: ReadonlySet<string> = new Set();
-  /** Wakes the members whose machines become nodes, or leave the cluster. */
-  const activate = () => {
-    const before = active;
-    active = pools.active();
-    pools.check();
-    members.wake(({ metadata: { name } }) => before.has(name) !== active.has(name));
+  const poolsChanged = () => {
+    active.update();
+    sharing.pools.check();
   };
-  /** Returns the object with the defaults of its pool, and the keys of its enrolled machine. */
-  const effective = (object: GraftedNode) =>
-    withEnrolledKeys(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
+  const active = createActive(pools, (concerned) => members.wake(({ metadata: { name } }) => concerned(name)));
   const events = createEventRecorder({ client, component: "graftlet", host: "", ...eventRates, clock, log });
+  const isServed = (object: GraftedNode) => isFleets(object) && sharing.nodes.owns(object);
   /** Serves an object that is this replica's, with a new member if it has none. */
   const serve = (name: string) => {
     const object = objects.get(namespace, name);
-    if (object && isServed(object) && !isEnding) members.update(object, serving.signal);
+    if (object && isServed(object) && !sharing.isEnding()) members.update(object, serving.signal);
   };
   const members = createMembers({
     ...deps,
     events,
     secret,
     hasPool: (name) => pools.has(name),
-    isActive: (name) => active.has(name),
+    isActive: active.has,
     rollOuts: pools.rollOuts,
     startInTurn: createStarts(clock),
     effective,
     onStopped: serve,
   });
-  const { release } = deps.fleet;
-  const membership = createMembership({
+  const sharing = createSharing({
     ...deps,
-    release,
-    onChange() {
-      ownership.check();
-      poolOwnership.check();
-    },
+    release: deps.fleet.release,
+    nodes: { objects: all, stop: members.stop, resume: serve },
+    pools: { objects: pools.list, stop: () => Promise.resolve(), resume: pools.check },
   });
-  const path = graftedNodePath;
-  const ownership = createOwnership({ ...deps, membership, objects: all, path, stop: members.stop, resume: serve });
-  const poolOwnership = createOwnership<GraftedNodePool>({
-    ...deps,
-    membership,
-    objects: () => pools.list(),
-    path: poolPath,
-    stop: () => Promise.resolve(),
-    resume: () => pools.check(),
-  });
-  const needs = createNeeds();
-  const objects = reflectorOf<GraftedNode>(deps, graftedNodePath(namespace), {
-    replace(listed) {
-      needs.replace(listed);
-      activate();
-      members.replace(listed.filter(isServed), serving.signal);
-      isListed = true;
-      ownership.check();
-      checkLogins();
-      deps.onListed();
-    },
-    changed(object, type) {
-      const isSame = needs.follow(object, type);
-      (isSame ? pools.check : activate)();
-      if (type !== "deleted" && isServed(object)) members.update(object, serving.signal);
-      else void members.stop(object.metadata.name);
-      if (isSame) return;
-      ownership.check();
-      checkLogins();
-    },
-  });
+  const onListed = (listed: readonly GraftedNode[]) => {
+    members.replace(listed.filter(isServed), serving.signal);
+    isListed = true;
+    deps.onListed();
+  };
+  const update = (object: GraftedNode, type: "added" | "modified" | "deleted") => {
+    if (type !== "deleted" && isServed(object)) members.update(object, serving.signal);
+    else void members.stop(object.metadata.name);
+  };
+  const handler = objectChanges({ pools, active, sharing, logins, onListed, update });
+  const objects = reflectorOf(deps, graftedNodePath(namespace), handler);
   const enrolment = enrolmentServices({ ...deps, events, object: members.completed, secret });
   return {
     name: "fleet",
     /** What this replica serves, and the pools that it decides about. */
-    observed: {
-      nodes: members.observed,
-      pools: pools.observed,
-      sharing: () => ({ replicas: membership.alive(), unowned: ownership.unowned() }),
-    },
+    observed: { nodes: members.observed, pools: pools.observed, sharing: sharing.observed },
     async run(signal: AbortSignal) {
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
       const last = afterOthers([secrets, pools], objects);
-      const parts = [
-        secrets,
-        protection,
-        events,
-        ...pools.running,
-        ...enrolment,
-        ...membership.running,
-        ownership,
-        poolOwnership,
-        last,
-      ];
-      const running = runGroup(parts, serving.signal);
-      try {
-        await Promise.race([running, onAbort(signal)]);
-        isEnding = true;
-        const handingOver = clock.within(handOverMs);
-        await membership.leave(handingOver);
-        await Promise.all([ownership, poolOwnership].map((owned) => owned.handOverAll(handingOver)));
-      } finally {
-        late.cancel();
-        serving.abort();
-        await running;
-        await members.ended();
-      }
-      await membership.end(clock.within(endMs)).catch((error: unknown) => {
-        log.warn({ err: error }, "cannot delete the lease of this replica; others wait until it has expired");
-      });
+      const parts = [secrets, logins.running, events, ...pools.running, ...enrolment, ...sharing.running, last];
+      await runFleet({ parts, serving, members, sharing }, signal).finally(late.cancel);
+    },
+  };
+}
+
+interface FleetParts {
+  readonly parts: readonly Runnable[];
+  /** Ends the parts and the members. */
+  readonly serving: AbortController;
+  readonly members: Pick<Members, "ended">;
+  readonly sharing: Pick<Sharing, "handOver" | "end">;
+}
+
+/** Runs the parts of a fleet until the signal aborts, and then until the objects have been handed over. */
+async function runFleet({ parts, serving, members, sharing }: FleetParts, signal: AbortSignal): Promise<void> {
+  const running = runGroup(parts, serving.signal);
+  try {
+    await Promise.race([running, onAbort(signal)]);
+    await sharing.handOver();
+  } finally {
+    serving.abort();
+    await Promise.allSettled([running, members.ended()]);
+  }
+  await running;
+  await sharing.end();
+}
+
+interface SecretUsers {
+  readonly members: Members;
+  readonly logins: ReturnType<typeof createLogins>;
+}
+
+/** Follows the Secrets of the namespace. A changed one wakes the members that need it. @param users called at each change. */
+function secretChanges(users: () => SecretUsers): ReflectorHandler<Secret> {
+  return {
+    replace() {
+      const { members, logins } = users();
+      members.updateAll();
+      logins.check();
+    },
+    changed(secret) {
+      const { members, logins } = users();
+      const { name } = secret.metadata;
+      const enrolling = nodeOfEnrolment(name);
+      if (enrolling !== undefined) members.refresh(enrolling);
+      // Most Secrets of the namespace contain certificates of nodes, which members do not use.
+      if (!logins.concerns(secret)) return;
+      members.wake((object) => loginSecretNames(object).includes(name));
+      logins.check();
+    },
+  };
+}
+
+/** The names of the objects whose machines should be nodes. @param wake wakes the members of the objects that are concerned. */
+function createActive(pools: Pick<Pools, "active" | "check">, wake: (concerned: (name: string) => boolean) => void) {
+  let active: ReadonlySet<string> = new Set();
+  return {
+    has: (name: string) => active.has(name),
+    /** Wakes the members whose machines become nodes, or leave the cluster. */
+    update(): void {
+      const before = active;
+      active = pools.active();
+      pools.check();
+      wake((name) => before.has(name) !== active.has(name));
+    },
+  };
+}
+
+interface ObjectChangesParts {
+  readonly pools: Pick<Pools, "check">;
+  readonly active: Pick<ReturnType<typeof createActive>, "update">;
+  readonly sharing: Pick<Sharing, "nodes">;
+  readonly logins: Pick<ReturnType<typeof createLogins>, "objectsChanged">;
+  /** Called with all objects after each list. */
+  onListed(objects: readonly GraftedNode[]): void;
+  /** Applies a change of an object to its member. */
+  update(object: GraftedNode, type: "added" | "modified" | "deleted"): void;
+}
+
+/** Follows the objects of the namespace. */
+function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode> {
+  const { pools, active, sharing, logins } = parts;
+  const needs = createNeeds();
+  return {
+    replace(listed) {
+      needs.replace(listed);
+      active.update();
+      parts.onListed(listed);
+      sharing.nodes.check();
+      logins.objectsChanged();
+    },
+    changed(object, type) {
+      const isSame = needs.follow(object, type);
+      if (isSame) pools.check();
+      else active.update();
+      parts.update(object, type);
+      if (isSame) return;
+      sharing.nodes.check();
+      logins.objectsChanged();
     },
   };
 }

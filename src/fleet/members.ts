@@ -30,6 +30,8 @@ interface ServedMember {
 /** Lowest port for the nodes' kubelet APIs. */
 const firstPort = 10_250;
 
+export type Members = ReturnType<typeof createMembers>;
+
 /** Creates the members of a fleet that this process serves, by the names of their objects. */
 export function createMembers(deps: MembersDeps) {
   const { effective, onStopped } = deps;

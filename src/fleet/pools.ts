@@ -39,6 +39,8 @@ interface ObservedPool {
 /** Minimum interval between two updates of the pools, milliseconds. */
 const minIntervalMs = 1_000;
 
+export type Pools = ReturnType<typeof createPools>;
+
 /** Watches the pools of a namespace. The replica that owns a pool decides which members are active and rolls out the template; it writes
  *  that into the pool's status, from which all replicas read it. */
 export function createPools(deps: PoolsDeps) {

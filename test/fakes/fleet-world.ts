@@ -46,7 +46,8 @@ export function simulatedApi(clock: Pick<Clock, "monotonic">) {
   };
   const send = (kind: string, event: WatchEvent<Stored>) => {
     logOf(kind).push({ version, event });
-    for (const wake of [...watchers]) wake();
+    const waiting = [...watchers];
+    for (const wake of waiting) wake();
   };
   const put = (kind: string, object: Stored): Stored => {
     const { name = "" } = object.metadata;
@@ -128,7 +129,7 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
           const result = work();
           answer(() => (isCutOff ? reject(unavailable()) : resolve(result)));
         } catch (error) {
-          answer(() => reject(error as Error));
+          answer(() => reject(error instanceof Error ? error : new Error(String(error))));
         }
       });
     });
@@ -182,7 +183,8 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
       signal.addEventListener("abort", wake, { once: true });
     });
   const breakWatches = () => {
-    for (const wake of [...broken]) wake();
+    const waiting = [...broken];
+    for (const wake of waiting) wake();
   };
   return {
     clock,

@@ -67,7 +67,7 @@ function createWorld(seed: number): World {
       metadata: { name, namespace, uid: `uid-${name}`, generation: 1 },
       spec: { ssh: { host: name } },
     } as unknown as GraftedNode);
-  const targets = new Map(machines.map((name) => [name, { holder: undefined, epochs: [] } as Machine]));
+  const targets = new Map<string, Machine>(machines.map((name) => [name, { holder: undefined, epochs: [] }]));
   return { clock, api, random: seeded(seed), targets, replicas: new Map() };
 }
 

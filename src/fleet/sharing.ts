@@ -1,0 +1,55 @@
+import type { ClockAndLog } from "../lib/log.ts";
+import type { Runnable } from "../lib/runnables.ts";
+import { type GraftedNode, graftedNodePath } from "./grafted-node.ts";
+import { createMembership, type MembershipDeps } from "./membership.ts";
+import { createOwnership, type OwnershipDeps } from "./ownership.ts";
+import { type GraftedNodePool, poolPath } from "./pool.ts";
+
+export interface SharingDeps extends ClockAndLog, Pick<MembershipDeps, "client" | "namespace" | "release" | "self"> {
+  readonly nodes: Pick<OwnershipDeps<GraftedNode>, "objects" | "stop" | "resume">;
+  readonly pools: Pick<OwnershipDeps<GraftedNodePool>, "objects" | "stop" | "resume">;
+}
+
+/** Time limit for handing over the objects when this replica shuts down, milliseconds. It is less than the grace period of its Pod. */
+const handOverMs = 100_000;
+/** Time limit for deleting its Lease then, milliseconds. */
+const endMs = 5_000;
+
+export type Sharing = ReturnType<typeof createSharing>;
+
+/** Shares GraftedNodes and pools with the other replicas of the release. */
+export function createSharing({ nodes, pools, ...deps }: SharingDeps) {
+  const { clock, log } = deps;
+  const membership = createMembership({
+    ...deps,
+    onChange() {
+      ofNodes.check();
+      ofPools.check();
+    },
+  });
+  const ofNodes = createOwnership({ ...deps, ...nodes, membership, path: graftedNodePath });
+  const ofPools = createOwnership({ ...deps, ...pools, membership, path: poolPath });
+  let isEnding = false;
+  const running: readonly Runnable[] = [...membership.running, ofNodes, ofPools];
+  return {
+    running,
+    nodes: ofNodes,
+    pools: ofPools,
+    observed: () => ({ replicas: membership.alive(), unowned: ofNodes.unowned() }),
+    /** True once this replica hands over its objects. */
+    isEnding: () => isEnding,
+    /** Hands over all objects of this replica, which takes no more. */
+    async handOver(): Promise<void> {
+      isEnding = true;
+      const limit = clock.within(handOverMs);
+      await membership.leave(limit);
+      await Promise.all([ofNodes.handOverAll(limit), ofPools.handOverAll(limit)]);
+    },
+    /** Tells the others that nothing is left that this replica serves. */
+    async end(): Promise<void> {
+      await membership.end(clock.within(endMs)).catch((error: unknown) => {
+        log.warn({ err: error }, "cannot delete the lease of this replica; others wait until it has expired");
+      });
+    },
+  };
+}
