@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { claim, persistentVolume, storageClass } from "../harness/claims.ts";
+import { commandLine } from "../harness/graftlet-run.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { mount, secret } from "../harness/manifests.ts";
 import { shell } from "../harness/pods.ts";
@@ -9,6 +10,7 @@ import { shell } from "../harness/pods.ts";
 const iqn = "iqn.2026-01.dev.graftlet:disks";
 const targetPortal = "127.0.0.1";
 const password = "of-the-session-1";
+const discoveryPassword = "of-the-discovery-1";
 const volumeMounts = [mount("v", { mountPath: "/v" })];
 
 let lab: Lab;
@@ -29,9 +31,10 @@ async function says(...argv: readonly string[]): Promise<string> {
   return stdout.trim();
 }
 
-/** The guest is the target, too: two disks, and a password. */
+const target = (...argv: readonly string[]) => says("tgtadm", "--lld", "iscsi", ...argv);
+
+/** The guest is the target, too: two disks, and a password for sessions. */
 async function startTarget(): Promise<void> {
-  const target = (...argv: readonly string[]) => says("tgtadm", "--lld", "iscsi", ...argv);
   await says("systemctl", "start", "tgt", "iscsid.socket");
   await target("--op", "new", "--mode", "target", "--tid", "1", "-T", iqn);
   for (const lun of ["1", "2"]) {
@@ -41,11 +44,27 @@ async function startTarget(): Promise<void> {
   await target("--op", "bind", "--mode", "target", "--tid", "1", "-I", "ALL");
   await target("--op", "new", "--mode", "account", "--user", "node", "--password", password);
   await target("--op", "bind", "--mode", "account", "--tid", "1", "--user", "node");
+  await target("--op", "new", "--mode", "account", "--user", "finder", "--password", discoveryPassword);
+  const session = { "node.session.auth.username": "node", "node.session.auth.password": password };
+  const discovery = (value: string) => ({
+    "discovery.sendtargets.auth.username": "finder",
+    "discovery.sendtargets.auth.password": value,
+  });
   await lab.cluster.apply([
     storageClass,
-    secret("chap", { "node.session.auth.username": "node", "node.session.auth.password": password }),
-    secret("wrong", { "node.session.auth.username": "node", "node.session.auth.password": "wrong-password-1" }),
+    secret("chap", session),
+    secret("wrong", { ...session, "node.session.auth.password": "wrong-password-1" }),
+    secret("discovery-chap", { ...session, ...discovery(discoveryPassword) }),
+    secret("discovery-wrong", { ...session, ...discovery("wrong-password-2") }),
   ]);
+}
+
+/** Makes the target demand CHAP of discoveries, too, until the result is disposed: an account that is bound to no target is
+ *  theirs. */
+async function demandDiscoveryChap(): Promise<AsyncDisposable> {
+  const account = (op: string) => target("--op", op, "--mode", "account", "--user", "finder");
+  await account("bind");
+  return { [Symbol.asyncDispose]: async () => void (await account("unbind")) };
 }
 
 const source = (name: string, lun = 1) => ({
@@ -56,15 +75,30 @@ const source = (name: string, lun = 1) => ({
   secretRef: { name, ...(lun > 1 && { namespace: "default" }) },
 });
 
-/** Waits until nothing of any disk is left: no session, no record, no mount, no directory. */
+const discoverySource = (name: string) => ({ ...source(name), chapAuthDiscovery: true });
+
+/** The graftlet that runs: the first test starts another one. */
+const agent = () => second ?? lab.agent;
+
+/** Expects that no password is in graftlet's log or in an event. */
+async function assertNoPasswords(): Promise<void> {
+  const passwords = /(wrong-password|of-the-session|of-the-discovery)-\d/;
+  assert.doesNotMatch(await lab.cluster.mustKubectl(["get", "events", "-A", "-o", "json"]), passwords);
+  assert.doesNotMatch(agent().log(), passwords);
+}
+
+/** Waits until nothing of any disk is left: no session, no record, no password, no mount, no directory. */
 async function untilNothingIsLeft(): Promise<void> {
   const { cluster } = lab;
   const root = `${lab.agent.rootDir}/plugins/kubernetes.io/iscsi`;
-  const look = `iscsiadm -m session; iscsiadm -m node; grep -F ${iqn} /proc/mounts; find ${root} -name '*-lun-*'`;
-  await cluster.waitFor("all sessions, records and directories to go", async () => {
-    const { stdout } = await cluster.runInside(["sh", "-c", `{ ${look}; } 2>/dev/null`]);
-    return stdout === "";
-  });
+  const records = "iscsiadm -m session; iscsiadm -m node; grep -rE 'of-the-|wrong-password' /etc/iscsi";
+  const look = `${records}; grep -F ${iqn} /proc/mounts; find ${root} -name '*-lun-*'`;
+  let left = "";
+  const isClean = async () => {
+    left = (await cluster.runInside(["sh", "-c", `{ ${look}; } 2>/dev/null`])).stdout;
+    return left === "";
+  };
+  await cluster.waitFor("all sessions, records and directories to go", isClean, { explain: () => left });
 }
 
 describe("an iSCSI volume", () => {
@@ -115,7 +149,7 @@ describe("an iSCSI volume", () => {
   });
 
   test("an iSCSI volume with a wrong password keeps the pod waiting, with iscsiadm's message and without the password", async () => {
-    const { cluster, pods } = lab;
+    const { pods } = lab;
     await pods.create("refused", {
       volumes: [{ name: "v", iscsi: source("wrong") }],
       containers: [shell("true", { volumeMounts })],
@@ -125,11 +159,75 @@ describe("an iSCSI volume", () => {
       "FailedMount",
       /^MountVolume\.WaitForAttach failed for volume "v" : failed to get any path for iscsi disk, last err seen:\niscsi: failed to attach disk: Error: [^]*authorization failure/,
     );
-    assert.doesNotMatch(await cluster.mustKubectl(["get", "events", "-o", "json"]), /wrong-password-1/);
-    assert.doesNotMatch((second ?? lab.agent).log(), /wrong-password-1|of-the-session-1/);
+    await assertNoPasswords();
     const gone = pods.gone("refused");
     await pods.remove("refused", 1);
     await gone;
+    await untilNothingIsLeft();
+  });
+
+  test("an iSCSI volume is found with discovery CHAP at a target that demands it", async () => {
+    const { cluster, pods } = lab;
+    await using _ = await demandDiscoveryChap();
+    const without = await cluster.runInside(["iscsiadm", "-m", "discovery", "-t", "sendtargets", "-p", targetPortal]);
+    assert.match(without.stderr, /authorization failure/);
+    await pods.create("finds", {
+      volumes: [{ name: "v", iscsi: discoverySource("discovery-chap") }],
+      containers: [shell("cat /v/file; exec sleep 3600", { volumeMounts })],
+    });
+    await pods.logged("finds", /^kept$/m);
+    await assertNoPasswords();
+    const gone = pods.gone("finds");
+    await pods.remove("finds", 1);
+    await gone;
+    await untilNothingIsLeft();
+  });
+
+  test("an iSCSI volume with a wrong discovery password keeps the pod waiting, with iscsiadm's message and without the password", async () => {
+    const { pods } = lab;
+    await using _ = await demandDiscoveryChap();
+    await pods.create("unfound", {
+      volumes: [{ name: "v", iscsi: discoverySource("discovery-wrong") }],
+      containers: [shell("true", { volumeMounts })],
+    });
+    await pods.event(
+      "unfound",
+      "FailedMount",
+      /^MountVolume\.WaitForAttach failed for volume "v" : failed to get any path for iscsi disk, last err seen:\niscsi: failed to sendtargets to portal 127\.0\.0\.1:3260 output: [^]*authorization failure[^]*, err exit status 24$/,
+    );
+    await assertNoPasswords();
+    const gone = pods.gone("unfound");
+    await pods.remove("unfound", 1);
+    await gone;
+    await untilNothingIsLeft();
+  });
+
+  test("graftlet remove unmounts the disks of the node, and logs out of their target", async () => {
+    const { cluster, pods } = lab;
+    await Promise.all([
+      pods.create("mounts", {
+        volumes: [{ name: "v", iscsi: source("chap") }],
+        containers: [shell("cat /v/file; exec sleep 3600", { volumeMounts })],
+      }),
+      pods.create("maps", {
+        volumes: [{ name: "v", persistentVolumeClaim: { claimName: "raw" } }],
+        containers: [
+          shell("head -c 5 /dev/raw; echo; exec sleep 3600", {
+            volumeDevices: [{ name: "v", devicePath: "/dev/raw" }],
+          }),
+        ],
+      }),
+    ]);
+    await pods.logged("mounts", /^kept$/m);
+    await pods.logged("maps", /^bytes$/m);
+    const { program, flags } = commandLine(agent());
+    assert.equal(await agent().stop(), true);
+    const { code, stdout, stderr } = await cluster.runAtAgent([...program, "remove", ...flags, "--yes"], {
+      timeoutMs: 120_000,
+    });
+    assert.equal(code, 0, `${stdout}${stderr}`);
+    const disk = (lun: number) => `iSCSI disk iface-default/${targetPortal}:3260-${iqn}-lun-${lun}`;
+    for (const lun of [1, 2]) assert.ok(stdout.includes(`removed ${disk(lun)}\n`), `${stdout}${stderr}`);
     await untilNothingIsLeft();
   });
 });

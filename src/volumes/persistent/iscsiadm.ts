@@ -95,14 +95,19 @@ function discoveryCalls(call: Call) {
   const discoveries = (portal: string, iface: string, ...more: readonly Option[]) =>
     call([["-m", "discoverydb"], ["-t", "sendtargets"], ["-p", portal], ["-I", iface], ...more], discoveryTimeoutMs);
   return {
-    /** Asks a portal for its targets, which creates the records of their nodes. @throws an error in the kubelet's words. */
+    /** Asks a portal for its targets, which creates the records of their nodes. The portal's own record does not keep the secrets.
+     *  @throws an error in the kubelet's words. */
     async discover(portal: string, iface: string, chap: Settings | undefined): Promise<void> {
       await discoveries(portal, iface, ["-o", "new"]);
       const update = (name: string, value: string) => discoveries(portal, iface, ...assignment(name, value));
       const what = `iscsi: failed to update discoverydb to portal ${portal} error: iscsi: failed to update discoverydb`;
       await applyChap("discovery.sendtargets.auth.authmethod", chap, update, { what, key: "key" });
       const { code, output } = await discoveries(portal, iface, "--discover");
-      if (code === 0) return;
+      if (code === 0) {
+        // Resets the record to its defaults; deleting it would delete the records of all its nodes.
+        if (chap) await discoveries(portal, iface, ["-o", "new"]);
+        return;
+      }
       await discoveries(portal, iface, ["-o", "delete"]);
       throw failed(`iscsi: failed to sendtargets to portal ${portal} output: ${output}, err exit status ${code}`);
     },

@@ -84,6 +84,7 @@ test("logs in with CHAP, formats and mounts the disk once, binds it for the pod;
     `${db} -o update -n discovery.sendtargets.auth.username -v finder`,
     `${db} -o update -n discovery.sendtargets.auth.password -v secret of the discovery`,
     `${db} --discover`,
+    `${db} -o new`,
     `${node} -o update -n node.session.scan -v manual`,
     `${node} -o update -n node.session.auth.authmethod -v CHAP`,
     `${node} -o update -n node.session.auth.username -v me`,
@@ -108,7 +109,7 @@ test("logs in with CHAP, formats and mounts the disk once, binds it for the pod;
   });
   assert.deepEqual(bench.inUse, [attachedName()]);
   await stage.unmount("uid-1", never);
-  assert.deepEqual(initiator.calls.slice(12), [`${node} --logout`, `${node} -o delete`]);
+  assert.deepEqual(initiator.calls.slice(13), [`${node} --logout`, `${node} -o delete`]);
   assert.deepEqual(await left(bench), nothing);
   assert.deepEqual([bench.inUse, bench.events], [[], []]);
 });
