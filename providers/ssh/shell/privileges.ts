@@ -24,6 +24,8 @@ export interface Privileges {
   /** True if the SSH server starts commands in the process group of its connection (dropbear): a signal to a command's group would end the
    *  connection, so shells start in a session of their own. */
   readonly needsSession?: boolean;
+  /** True if the target enforces SELinux: its policy may let sshd connect to one socket, and not to another. */
+  readonly enforcesSelinux?: boolean;
   /** True if the user is not root because sudo asks for a password. */
   readonly sudoNeedsPassword?: boolean;
   /** Unmet requirements of a full node, one sentence each with the remedy. */
@@ -136,6 +138,7 @@ function probeScript({ sudo }: SshConfig): string {
     "for gl_f in stat readlink awk head dd $gl_own; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
     "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
     'echo "${gl_own:+shared}"',
+    "cat /sys/fs/selinux/enforce 2>/dev/null; echo",
   ].join("\n");
 }
 
@@ -156,7 +159,7 @@ export function missingPrivileges({
 
 /** Parses the probe's output. Pure. @throws failed_precondition when lines are missing. */
 export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
-  const [login, groups, sftpServer, relays, lacking, proc, group] = output.split("\n");
+  const [login, groups, sftpServer, relays, lacking, proc, group, enforce] = output.split("\n");
   const [runAs, asked] = wordsOf(login);
   const sudoNeedsPassword = asked === "password";
   if (runAs !== "root" && runAs !== "sudo" && runAs !== "user")
@@ -178,6 +181,7 @@ export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, 
     ...(sftpServer && { sftpServer }),
     relays: relayPrograms.filter((name) => found.includes(name)),
     ...(group === "shared" && !wordsOf(lacking).includes("setsid") && { needsSession: true }),
+    ...(enforce === "1" && { enforcesSelinux: true }),
     ...(sudoNeedsPassword && { sudoNeedsPassword }),
     missing,
   };

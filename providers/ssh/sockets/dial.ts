@@ -31,7 +31,7 @@ const openTimeoutMs = 180_000;
 const prohibited = 1;
 
 /** Creates `Host.dial`, which opens connections from the target as channels of the link. It uses a relay program instead if sshd
- *  does not allow forwarding, or if the socket belongs to root and the login is not root. */
+ *  does not allow forwarding, if the socket belongs to root and the login is not root, or if SELinux keeps sshd from the socket. */
 export function createDialer({ link, spawn, privileges, clock }: DialerOptions): Host["dial"] {
   /** SSH connections on which sshd has already forwarded to a unix socket. */
   const forwarding = new WeakSet<Connection>();
@@ -67,8 +67,8 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
       const refused = dialError(to, error);
       if ("unix" in to) {
         // OpenSSH gives the same answer for prohibited forwarding, a socket without permission, and a missing one.
-        const certain = forwarding.has(connection) && (await privileges(signal)).runAs !== "sudo";
-        if (certain) throw refused;
+        const { runAs, enforcesSelinux } = await privileges(signal);
+        if (forwarding.has(connection) && runAs !== "sudo" && !enforcesSelinux) throw refused;
       } else if (channelRefusal(error) !== prohibited) throw refused;
       return dialByRelay(to, signal, refused);
     }

@@ -68,6 +68,14 @@ test("starts shells in their own session if the SSH server gives them no process
   assert.match(lacking.missing[0] ?? "", /no setsid program, so stopping a command drops the connection/);
 });
 
+test("reports that the target enforces SELinux, but not that it only warns, or has none", () => {
+  const found = (enforce: string) => parsePrivileges(told("root", "root", "", "", "", "proc", "", enforce), config);
+  assert.deepEqual(
+    ["1", "0", ""].map((enforce) => found(enforce).enforcesSelinux),
+    [true, undefined, undefined],
+  );
+});
+
 test("rejects an invalid answer", () => {
   assert.throws(() => parsePrivileges("", config), { code: "failed_precondition" });
 });
