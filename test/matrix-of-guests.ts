@@ -44,7 +44,7 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
   },
   "guest-selinux": {
     on: [],
-    why: "boots a guest with SELinux by emulation, made once: make integration ONLY=guest-selinux PROVIDER=ssh-guest",
+    why: "boots a guest that enforces SELinux by emulation, made once: make integration ONLY=guest-selinux PROVIDER=ssh-guest",
     fits: onGuest,
     seconds: 400,
   },

@@ -42,8 +42,7 @@ const debian = {
 /** What a guest with SELinux has in addition. */
 const labelled = ["selinux-policy-default", "selinux-utils", "policycoreutils"];
 
-/** Its policy denies nothing: Debian's does not cover what runtimes and kubelets do. Labels and mounts are as with one that does. */
-const permissive = "SELINUX=permissive\nSELINUXTYPE=default\n";
+const enforcing = "SELINUX=enforcing\nSELINUXTYPE=default\n";
 
 /** Units that a test starts where it needs them. */
 const asleep = [
@@ -102,7 +101,10 @@ WantedBy=multi-user.target
 `,
 };
 
-const wayIn = `ListenAddress ${addresses.guest}
+/** Configuration of the harness's own sshd. With SELinux the SFTP server is a program, as Debian configures it: the one within sshd may
+ *  write only what sshd may. */
+function wayIn(selinux: boolean): string {
+  return `ListenAddress ${addresses.guest}
 HostKey /etc/ssh/way-in.key
 AuthorizedKeysFile /etc/ssh/way-in.keys
 UsePAM no
@@ -111,8 +113,9 @@ PermitRootLogin prohibit-password
 MaxSessions 200
 MaxStartups 100
 PidFile none
-Subsystem sftp internal-sftp
+Subsystem sftp ${selinux ? "/usr/lib/openssh/sftp-server" : "internal-sftp"}
 `;
+}
 
 /** The kernel and the disk that guests boot: Debian with systemd, containerd, runc, crun and Docker, made once for each recipe, in
  *  one to two minutes. @param selinux with SELinux instead of AppArmor: files have the labels of Debian's policy. */
@@ -126,9 +129,9 @@ export async function guestImage(say: (line: string) => void, selinux = false): 
       asleep,
       identify,
       units,
-      wayIn,
+      wayIn(selinux),
       diskGiB,
-      ...(selinux ? [labelled, permissive, containerFiles] : []),
+      ...(selinux ? [labelled, enforcing, containerPolicy] : []),
     ],
     waiting: "making the disk that guests boot: once per change of its recipe, about two minutes",
     say,
@@ -145,7 +148,7 @@ async function make(folder: string, selinux: boolean): Promise<void> {
   await installDebian(selinux ? { ...debian, packages: [...debian.packages, ...labelled] } : debian, root);
   settle(root);
   maskUnits(root, useless);
-  await furnish(root, readFileSync(join(folder, "key.pub"), "utf8"));
+  await furnish(root, readFileSync(join(folder, "key.pub"), "utf8"), wayIn(selinux));
   const boot = (pattern: string) => globSync(join(root, "boot", pattern))[0] ?? "";
   cpSync(boot("vmlinuz-*"), join(folder, "kernel"));
   cpSync(boot("initrd.img-*"), join(folder, "initrd"));
@@ -157,30 +160,44 @@ async function make(folder: string, selinux: boolean): Promise<void> {
   rmSync(root, { recursive: true });
 }
 
-/** The label of containers' files. Debian's policy names it in lxc_contexts, and does not know it. */
-const containerFiles = [
-  "(type container_file_t)",
-  "(roletype object_r container_file_t)",
-  "(typeattributeset cil_gen_require file_type)",
-  "(typeattributeset file_type (container_file_t))",
-].join("\n");
+/** Containers' processes and files: Debian's policy names their types in lxc_contexts, and does not define them. A process that root
+ *  starts with this type runs programs of the machine, and uses files of its own categories; it may say so to whoever started it. */
+const containerPolicy = `(type container_t)
+(type container_file_t)
+(roletype system_r container_t)
+(roletype object_r container_file_t)
+${["domain", "file_type", "mcs_constrained_type", "unconfined_t", "sshd_t", "bin_t"]
+  .map((name) => `(typeattributeset cil_gen_require ${name})`)
+  .join("\n")}
+(typeattributeset domain (container_t))
+(typeattributeset mcs_constrained_type (container_t))
+(typeattributeset file_type (container_file_t))
+(allow unconfined_t container_t (process (transition)))
+(allow container_t unconfined_t (fd (use)))
+(allow container_t sshd_t (fd (use)))
+(allow container_t sshd_t (fifo_file (read write getattr)))
+(allow container_t bin_t (dir (search)))
+(allow container_t bin_t (file (entrypoint execute read open getattr map)))
+(allow container_t container_file_t (file (create open read write append getattr setattr unlink)))
+(allow container_t container_file_t (dir (open read search getattr write add_name remove_name)))
+`;
 
 /** Completes the policy, and labels all files, which the disk then has: no guest needs to do so at its first boot. */
 async function label(root: string): Promise<void> {
-  writeFileSync(join(root, "etc/selinux/config"), permissive);
+  writeFileSync(join(root, "etc/selinux/config"), enforcing);
   const contexts = "/etc/selinux/default/contexts/files/file_contexts";
   // It reaches files through /proc.
-  writeFileSync(join(root, "root/container.cil"), containerFiles);
+  writeFileSync(join(root, "root/container.cil"), containerPolicy);
   const label = `semodule -N -s default -i /root/container.cil; setfiles -F -m ${contexts} /`;
   const labelling = `mount -t proc proc "$1/proc"; exec chroot "$1" sh -ec "${label}"`;
   await must(["unshare", "--mount", "sh", "-ec", labelling, "sh", root], { timeoutMs: 300_000 });
 }
 
-async function furnish(root: string, key: string): Promise<void> {
+async function furnish(root: string, key: string, way: string): Promise<void> {
   const files: Readonly<Record<string, string>> = {
     "etc/fstab": "/dev/vda / ext4 defaults 0 1\n",
     "etc/resolv.conf": "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n",
-    "etc/ssh/way-in.conf": wayIn,
+    "etc/ssh/way-in.conf": way,
     "etc/ssh/way-in.keys": key,
     "usr/local/sbin/identify": identify,
     ...Object.fromEntries(Object.entries(units).map(([name, text]) => [`etc/systemd/system/${name}`, text])),
