@@ -60,7 +60,7 @@ export function replicaLeaseName(self: Replica): string {
 export function createMembership(deps: MembershipDeps): Membership {
   const { client, namespace, release, self, onChange, clock, log } = deps;
   const path = `/apis/coordination.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/leases`;
-  const seen = createSightings(clock);
+  const seen = createSightings(clock, release);
   let known = "";
   let timer = clock.after(durationMs, () => look());
   /** Tells of replicas that have come, gone or begun to shut down, and looks again when the next Lease may have expired. */
@@ -75,7 +75,7 @@ export function createMembership(deps: MembershipDeps): Membership {
   const leases = createReflector<Lease>({
     client,
     path,
-    labelSelector: `${replicaLabel}=${release}`,
+    labelSelector: replicaLabel,
     handler: {
       replace(all) {
         seen.keepOnly(all);
@@ -118,11 +118,13 @@ interface Sighting {
   /** When the Lease was last seen to change, monotonic milliseconds. */
   readonly at: number;
   readonly renewTime: string | undefined;
+  readonly release: string | undefined;
   readonly isLeaving: boolean;
 }
 
-/** What this process has seen of the replicas' Leases. */
-function createSightings(clock: Pick<Clock, "monotonic">) {
+/** What this process has seen of the Leases of replicas, also of other releases in the namespace: their objects are not taken.
+ *  @param own the release whose replicas share objects. */
+function createSightings(clock: Pick<Clock, "monotonic">, own: string) {
   const sightings = new Map<string, Sighting>();
   /** Since when the API server has answered without interruption: a Lease that could not be seen to change meanwhile gets its full time. */
   let since = clock.monotonic();
@@ -140,7 +142,8 @@ function createSightings(clock: Pick<Clock, "monotonic">) {
       const isLeaving = metadata.labels?.[leavingLabel] !== undefined;
       const isRenewed = before?.renewTime !== spec?.renewTime;
       const at = before && !isRenewed ? before.at : clock.monotonic();
-      sightings.set(uid, { at, renewTime: spec?.renewTime, isLeaving });
+      const release = metadata.labels?.[replicaLabel];
+      sightings.set(uid, { at, renewTime: spec?.renewTime, release, isLeaving });
     },
     forget: ({ spec }: Lease): unknown => sightings.delete(spec?.holderIdentity ?? ""),
     keepOnly(leases: readonly Lease[]): void {
@@ -154,8 +157,10 @@ function createSightings(clock: Pick<Clock, "monotonic">) {
       return sighting !== undefined && isAlive(sighting);
     },
     accepting: (): readonly string[] =>
-      [...sightings].filter(([, sighting]) => isAlive(sighting) && !sighting.isLeaving).map(([uid]) => uid),
-    alive: (): number => [...sightings.values()].filter(isAlive).length,
+      [...sightings]
+        .filter(([, sighting]) => sighting.release === own && isAlive(sighting) && !sighting.isLeaving)
+        .map(([uid]) => uid),
+    alive: (): number => [...sightings.values()].filter((each) => each.release === own && isAlive(each)).length,
     /** Says which replicas are alive, and which of them are shutting down. */
     summary: (): string =>
       JSON.stringify(

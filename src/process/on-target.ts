@@ -81,7 +81,7 @@ function unusable(cause: unknown): TargetError {
   return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
 }
 
-interface ReportDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log"> {
+interface ReportDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "fencingToken" | "clock" | "log"> {
   /** Undefined if the target could not be opened. */
   readonly target?: KubeletDeps["target"];
 }
@@ -92,13 +92,15 @@ export async function reportTrouble(trouble: LinkTrouble, deps: ReportDeps, sign
   await reportUnlessRunElsewhere(createReporter(deps), trouble, deps, signal);
 }
 
-function createReporter({ config, target, client, readiness, clock, log }: ReportDeps): FailureReporter {
+function createReporter(deps: ReportDeps): FailureReporter {
+  const { config, target, client, readiness, fencingToken, clock, log } = deps;
   const identity = nodeSettings(config, target);
   const reporter = createFailureReporter({ client, identity, registerNode: identity.registerNode, clock, log });
   return {
     report(trouble, signal) {
-      // A target in use is usually held by our predecessor, which still runs the node and is about to release it.
-      if (trouble.reason !== "RuntimeInUse") readiness.markReady(config.nodeName);
+      // A target in use is usually held by our predecessor, which still runs the node and is about to release it. A replica must not wait
+      // for that: the predecessor may be a Pod that ends only when this one is ready.
+      if (trouble.reason !== "RuntimeInUse" || fencingToken) readiness.markReady(config.nodeName);
       return reporter.report(trouble, signal);
     },
   };

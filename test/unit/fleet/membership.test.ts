@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import { createMembership } from "../../../src/fleet/membership.ts";
+import { silentLog } from "../../../src/lib/log.ts";
+import { runGroup } from "../../../src/lib/runnables.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { simulatedApi, simulatedProcess } from "../../fakes/fleet-world.ts";
+
+function world(t: TestContext) {
+  const clock = fakeClock();
+  const api = simulatedApi(clock);
+  const replica = (uid: string, release = "r") => {
+    const process = simulatedProcess(clock, api, () => 0.1);
+    let changes = 0;
+    const membership = createMembership({
+      client: process.client,
+      clock: process.clock,
+      log: silentLog(),
+      namespace: "edge",
+      release,
+      self: { name: uid, uid },
+      onChange: () => (changes += 1),
+    });
+    const stop = new AbortController();
+    void runGroup(membership.running, stop.signal);
+    t.after(() => {
+      process.kill();
+      stop.abort();
+    });
+    return { process, membership, changes: () => changes };
+  };
+  return { clock, api, replica };
+}
+
+test("a replica knows the others within a second, and that one has died after 15 s", async (t) => {
+  const { clock, replica } = world(t);
+  const [a, b] = [replica("a"), replica("b")];
+  assert.equal(a.membership.mayTake(), false);
+  await clock.advance(1_000);
+  assert.deepEqual(a.membership.accepting().toSorted(), ["a", "b"]);
+  assert.equal(a.membership.mayTake(), true);
+  const c = replica("c");
+  await clock.advance(60_000);
+  assert.deepEqual(a.membership.accepting().toSorted(), ["a", "b", "c"]);
+  const known = a.changes();
+  await clock.advance(60_000);
+  assert.equal(a.changes(), known, "renewals are no changes");
+  c.process.kill();
+  await clock.advance(9_000);
+  assert.equal(a.membership.isAlive("c"), true);
+  await clock.advance(7_000);
+  assert.equal(a.membership.isAlive("c"), false);
+  assert.equal(b.membership.isAlive("c"), false);
+  assert.equal(a.changes(), known + 1);
+});
+
+test("if most replicas seem to have died at once, they get twice the time", async (t) => {
+  const { clock, replica } = world(t);
+  const all = ["a", "b", "c"].map((uid) => replica(uid));
+  await clock.advance(20_000);
+  for (const { process } of all.slice(1)) process.kill();
+  await clock.advance(20_000);
+  assert.equal(all[0]?.membership.isAlive("b"), true);
+  await clock.advance(11_000);
+  assert.equal(all[0]?.membership.isAlive("b"), false);
+});
+
+test("a replica that was cut off from the API server takes nothing, and gives the others their full time afterwards", async (t) => {
+  const { clock, replica } = world(t);
+  const [a, b] = [replica("a"), replica("b")];
+  await clock.advance(10_000);
+  a.process.cutOff(true);
+  b.process.cutOff(true);
+  await clock.advance(12_000);
+  assert.equal(a.membership.mayTake(), false);
+  await clock.advance(120_000);
+  a.process.cutOff(false);
+  await clock.advance(8_000);
+  assert.deepEqual([a.membership.mayTake(), a.membership.isAlive("b")], [true, true]);
+  await clock.advance(25_000);
+  assert.equal(a.membership.isAlive("b"), false);
+});
+
+test("a replica that shuts down accepts no objects, but stays alive until it has handed over its own", async (t) => {
+  const { clock, replica } = world(t);
+  const [a, b] = [replica("a"), replica("b")];
+  await clock.advance(10_000);
+  void b.membership.leave(new AbortController().signal);
+  await clock.advance(1_000);
+  assert.deepEqual(a.membership.accepting(), ["a"]);
+  assert.deepEqual([a.membership.isAlive("b"), b.membership.mayTake()], [true, false]);
+  void b.membership.end(new AbortController().signal);
+  await clock.advance(1_000);
+  assert.equal(a.membership.isAlive("b"), false);
+});
+
+test("replicas of another release in the namespace are alive, but share nothing with this one", async (t) => {
+  const { clock, replica } = world(t);
+  const [a] = [replica("a"), replica("other", "another")];
+  await clock.advance(10_000);
+  assert.deepEqual(a.membership.accepting(), ["a"]);
+  assert.deepEqual([a.membership.isAlive("other"), a.membership.alive()], [true, 1]);
+});
