@@ -12,7 +12,7 @@ import {
   withEnrolledKeys,
 } from "./enrolment.ts";
 import { createEnrolmentService } from "./enrolment-service.ts";
-import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts";
+import { type GraftedNode, graftedNodePath, isDeleted, isReadyWithOwner } from "./grafted-node.ts";
 import { loginSecretNames } from "./login-files.ts";
 import { createLogins } from "./logins.ts";
 import { createMembers, type Members, type MembersDeps } from "./members.ts";
@@ -84,11 +84,11 @@ export function createFleet(deps: FleetDeps) {
   };
   const active = createActive(pools, (concerned) => members.wake(({ metadata: { name } }) => concerned(name)));
   const events = createEventRecorder({ client, component: "graftlet", host: "", ...eventRates, clock, log });
-  const isServed = (object: GraftedNode) => isFleets(object) && sharing.nodes.owns(object);
+  const isOwn = (object: GraftedNode) => isFleets(object) && sharing.nodes.owns(object);
   /** Serves an object that is this replica's, with a new member if it has none. */
   const serve = (name: string) => {
     const object = objects.get(namespace, name);
-    if (object && isServed(object) && !sharing.isEnding()) members.update(object, serving.signal);
+    if (object && isOwn(object) && !sharing.isEnding()) members.update(object, serving.signal);
   };
   const members = createMembers({
     ...deps,
@@ -104,16 +104,21 @@ export function createFleet(deps: FleetDeps) {
   const sharing = createSharing({
     ...deps,
     release: deps.fleet.release,
-    nodes: { objects: all, stop: members.stop, resume: serve },
-    pools: { objects: pools.list, stop: () => Promise.resolve(), resume: pools.check },
+    nodes: { objects: all, stop: members.stop, resume: serve, isServed: isReadyWithOwner },
+    pools: {
+      objects: pools.list,
+      stop: () => Promise.resolve(),
+      resume: pools.check,
+      isServed: () => false,
+    },
   });
   const onListed = (listed: readonly GraftedNode[]) => {
-    members.replace(listed.filter(isServed), serving.signal);
+    members.replace(listed.filter(isOwn), serving.signal);
     isListed = true;
     deps.onListed();
   };
   const update = (object: GraftedNode, type: "added" | "modified" | "deleted") => {
-    if (type !== "deleted" && isServed(object)) members.update(object, serving.signal);
+    if (type !== "deleted" && isOwn(object)) members.update(object, serving.signal);
     else void members.stop(object.metadata.name);
   };
   const handler = objectChanges({ pools, active, sharing, logins, onListed, update });

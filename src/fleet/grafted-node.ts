@@ -69,6 +69,8 @@ export interface GraftedNodeStatus {
   readonly endpoint?: { readonly address: string; readonly port: number };
   readonly machine?: MachineStatus;
   readonly owner?: OwnerStatus;
+  /** Epoch of the owner that wrote the conditions: that of the previous owner until the present one has written them. */
+  readonly observedEpoch?: number;
   /** Number of pods on the node. */
   readonly pods?: number;
   /** Digest of its pool's template, as the node runs with it; absent while it does not run. */
@@ -163,6 +165,11 @@ export function expectedMachine(object: GraftedNode): string | undefined {
 /** Returns the token with which its owner serves the object; undefined if it has no owner. */
 export function fencingToken({ metadata: { uid }, status }: GraftedNode): FencingToken | undefined {
   return status?.owner && { object: uid, epoch: status.owner.epoch };
+}
+
+/** True if the node is Ready with its present owner. */
+export function isReadyWithOwner({ status }: GraftedNode): boolean {
+  return isReady(status) && status?.owner !== undefined && status.observedEpoch === status.owner.epoch;
 }
 
 /** True once the object is being deleted: it remains until its machine has left the cluster. */

@@ -31,6 +31,8 @@ export interface StatusInput {
   readonly hasLeft: boolean;
   /** Digest of its pool's template, as the node runs with it; undefined if it does not run. */
   readonly template: string | undefined;
+  /** Epoch in which this replica serves the object; undefined for an object that is not shared. */
+  readonly epoch: number | undefined;
 }
 
 /** Delay before a failed write is repeated, and minimum interval between two writes, milliseconds. */
@@ -102,6 +104,7 @@ export function statusOf({
   stopped,
   hasLeft,
   template,
+  epoch,
   report,
   now,
 }: Omit<StatusInput, "object"> & {
@@ -118,6 +121,7 @@ export function statusOf({
     conditions: conditionsOf(state, object.status?.conditions ?? [], { generation, now: rfc3339(now) }),
     ...(!hasLeft && { ...endpointOf(node, object), ...machineOf(node, object), ...podsOf(report) }),
     ...(template !== undefined && { template }),
+    ...(epoch !== undefined && { observedEpoch: epoch }),
   };
 }
 

@@ -86,8 +86,13 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   let latest = first;
   /** Ends the current attempt to leave. */
   let attempt = new AbortController();
-  const status = createStatusWriter(deps, () => ({ object: latest, ...causes, template: steps.template() }));
   const token = fencingToken(first);
+  const status = createStatusWriter(deps, () => ({
+    object: latest,
+    ...causes,
+    template: steps.template(),
+    epoch: token?.epoch,
+  }));
   const steps = createSteps(deps, { causes, reported: status.changed, latest: () => latest, token });
   const failures = createFailureLog(log, "cannot serve GraftedNode; retrying");
   const takeSteps = async (signal: AbortSignal) => {

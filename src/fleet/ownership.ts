@@ -30,6 +30,8 @@ export interface OwnershipDeps<T extends OwnedObject> extends ClockAndLog {
   readonly stop: (name: string) => Promise<void>;
   /** Serves an object again that could not be handed over. */
   readonly resume: (name: string) => void;
+  /** True if the object's owner serves it. */
+  readonly isServed: (object: T) => boolean;
 }
 
 export interface Ownership<T extends OwnedObject> extends Runnable {
@@ -49,6 +51,9 @@ const abandonedMs = 5_000;
 const retryMs = 1_000;
 /** Number of objects whose owner changes at the same time: when they are taken, and when this replica shuts down. */
 const [takenAtOnce, handedOverAtOnce] = [16, 4];
+/** Longest wait until an object that was handed over is served again, and the interval at which that is looked at, milliseconds. The next
+ *  objects are handed over only then: replicas that get more than they can start at once would serve none of them for longer. */
+const [servedAgainMs, lookMs] = [10_000, 100];
 /** Share of all objects that a replica with too many gives away at the same time. */
 const balancedAtOnce = 0.02;
 
@@ -91,13 +96,24 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
   };
   const handOver = async (object: T, signal: AbortSignal) => {
     const { name, uid } = object.metadata;
+    const wasServed = deps.isServed(object);
     const work = async () => {
       await deps.stop(name);
       handedOver.set(uid, await release(deps, object, signal));
+      if (wasServed) await untilServedAgain(uid, signal);
     };
     await handOvers.start(name, work, signal);
     deps.resume(name);
   };
+  const untilServedAgain = async (uid: string, signal: AbortSignal) => {
+    const limit = clock.monotonic() + servedAgainMs;
+    const isWaiting = () => {
+      const object = objects().find(({ metadata }) => metadata.uid === uid);
+      return object !== undefined && (isOwn(object) || !deps.isServed(object)) && hasOthers();
+    };
+    while (isWaiting() && clock.monotonic() < limit) await clock.sleep(lookMs, signal);
+  };
+  const hasOthers = () => membership.accepting().some((uid) => uid !== self.uid);
   const balance = (all: readonly T[], signal: AbortSignal) => {
     const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
     if (atOnce <= 0) return;

@@ -2,13 +2,15 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { type GraftedNode, graftedNodePath } from "./grafted-node.ts";
 import { createMembership, type MembershipDeps } from "./membership.ts";
-import { createOwnership, type OwnershipDeps } from "./ownership.ts";
+import { createOwnership, type OwnedObject, type OwnershipDeps } from "./ownership.ts";
 import { type GraftedNodePool, poolPath } from "./pool.ts";
 
 export interface SharingDeps extends ClockAndLog, Pick<MembershipDeps, "client" | "namespace" | "release" | "self"> {
-  readonly nodes: Pick<OwnershipDeps<GraftedNode>, "objects" | "stop" | "resume">;
-  readonly pools: Pick<OwnershipDeps<GraftedNodePool>, "objects" | "stop" | "resume">;
+  readonly nodes: SharedObjects<GraftedNode>;
+  readonly pools: SharedObjects<GraftedNodePool>;
 }
+
+type SharedObjects<T extends OwnedObject> = Pick<OwnershipDeps<T>, "objects" | "stop" | "resume" | "isServed">;
 
 /** Time limit for handing over the objects when this replica shuts down, milliseconds. It is less than the grace period of its Pod. */
 const handOverMs = 100_000;

@@ -83,7 +83,7 @@ export function createStaticNodes(deps: StaticNodesDeps) {
 }
 
 /** The configuration's nodes are always served. */
-const served = { refused: undefined, stopped: undefined, hasLeft: false, template: undefined };
+const served = { refused: undefined, stopped: undefined, hasLeft: false, template: undefined, epoch: undefined };
 
 /** Keeps the object of one node, and its status. */
 function createShownNode(deps: StaticNodesDeps, { config, report }: StaticNode) {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type GraftedNode, graftedNodePath, isReady } from "../../src/fleet/grafted-node.ts";
+import { type GraftedNode, graftedNodePath, isReadyWithOwner } from "../../src/fleet/grafted-node.ts";
 import { poolPath } from "../../src/fleet/pool.ts";
 import { type Api, openApi } from "../harness/api.ts";
 import { auditedSoFar, deedsOf } from "../harness/audit.ts";
@@ -121,8 +121,8 @@ async function untilServed(
   replicas: readonly FakeReplica[],
   names: readonly string[],
 ): Promise<void> {
-  const isServed = ({ status }: GraftedNode) =>
-    isReady(status) && replicas.some(({ pod, agent }) => pod === status?.owner?.replica && agent.isRunning());
+  const runs = (replica: string | undefined) => replicas.some(({ pod, agent }) => pod === replica && agent.isRunning());
+  const isServed = (object: GraftedNode) => isReadyWithOwner(object) && runs(object.status?.owner?.replica);
   const waiting = async () =>
     (await listed(api)).filter((object) => !isServed(object)).map(({ metadata }) => metadata.name);
   await cluster.waitFor(

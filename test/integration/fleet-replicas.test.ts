@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
+import { type GraftedNode, isReadyWithOwner } from "../../src/fleet/grafted-node.ts";
 import type { Node, Pod } from "../../src/objects.ts";
 import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
@@ -32,11 +32,11 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
   const list = async (): Promise<readonly Owned[]> => {
     const text = await lab.cluster.mustKubectl(["get", "gn", inNamespace, "--output=json"]);
     const { items } = JSON.parse(text) as { readonly items: readonly GraftedNode[] };
-    return items.map(({ metadata: { name }, status }) => ({
-      name,
-      replica: status?.owner?.replica ?? "",
-      epoch: status?.owner?.epoch ?? 0,
-      isReady: status?.conditions?.find(({ type }) => type === "Ready")?.status === "True",
+    return items.map((object) => ({
+      name: object.metadata.name,
+      replica: object.status?.owner?.replica ?? "",
+      epoch: object.status?.owner?.epoch ?? 0,
+      isReady: isReadyWithOwner(object),
     }));
   };
   const explain = async () => {
