@@ -7,6 +7,7 @@ import { isInMemory, mountOf } from "../host/mounts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ignoreCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
+import { activeFirewalls } from "../service-tunnel/firewall-remedy.ts";
 import { predictNetwork } from "../service-tunnel/network-mode.ts";
 import { preflightFailures } from "../service-tunnel/preflight.ts";
 import { checkTargetRequirements, checkCgroupControllers, checkTargetAddress } from "../node/target-requirements.ts";
@@ -240,6 +241,12 @@ async function network(
     );
   if (!tunneled) return ok("the cluster's network, through your routes");
   const obstacles = await preflightFailures(target.host, rootDir, signal);
-  if (obstacles.length === 0) return ok("tunneled, and the target meets the requirements");
+  if (obstacles.length === 0) {
+    const active = await activeFirewalls(target.host, signal);
+    const note =
+      "is active: once a pod runs, a condition of the node (FirewallBlocksTunnel) reports whether it blocks pods";
+    const firewall = active.length > 0 ? `; ${active.join(" and ")} ${note}` : "";
+    return ok(`tunneled, and the target meets the requirements${firewall}`);
+  }
   return obstacles.map((sentence) => failure(sentence, "ServiceTunnelUnavailable"));
 }

@@ -49,7 +49,7 @@ export async function observeTarget(
     DRAPlugin: dra?.handler,
   });
   let serviceTunnel: ServiceTunnel | undefined;
-  const isolation = isolationOf(network, () => serviceTunnel?.unavailableReason());
+  const isolation = isolationOf(network, () => serviceTunnel?.obstacle());
   const agent = await createAgent(context, cluster, { pleg, rights, devices, health, plugins, isolation });
   const cgroups = await openTargetCgroups(context, cluster, agent.facts);
   const reboot = watchReboots(context, agent.facts, onReboot);
@@ -147,7 +147,7 @@ function createNodeTunnel(
     serviceFilter: serviceFilter(target.network?.serviceNamespaces, kubelet.clusterDNS),
     tunnelLimits,
     waitForTarget,
-    onAvailabilityChange: () => signals.nodeChanged.send(),
+    onObstacleChange: () => signals.nodeChanged.send(),
     report: createLimitationReporter(events, nodeName),
   });
 }

@@ -8,7 +8,7 @@ export const conditionReasons = {
   MemoryPressure: ["KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"],
   DiskPressure: ["KubeletHasNoDiskPressure", "KubeletHasDiskPressure"],
   PIDPressure: ["KubeletHasSufficientPID", "KubeletHasInsufficientPID"],
-  PodNetworkIsolated: ["TargetNetworkOnly", "ServiceTunnelUnavailable"],
+  PodNetworkIsolated: ["TargetNetworkOnly", "ServiceTunnelUnavailable", "FirewallBlocksTunnel"],
   TargetPrivileges: ["SufficientPrivileges", "InsufficientPrivileges", "SudoNeedsPassword"],
   DaemonSetsSkipped: ["NotRunByGraftlet"],
   KubeletReachable: [

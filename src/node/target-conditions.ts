@@ -19,20 +19,16 @@ export function isolationCondition(obstacle: string | undefined): Isolation {
 }
 
 /** Returns why pods of a node cannot reach the cluster; undefined if they are on its network.
- *  @param unavailableReason why the service tunnel does not work; undefined if it does. */
+ *  @param tunnelObstacle why pods do not reach Services through the service tunnel; undefined if they do. */
 export function isolationOf(
   network: TargetNetwork | undefined,
-  unavailableReason: () => string | undefined,
+  tunnelObstacle: () => Isolation | undefined,
 ): (() => Isolation | undefined) | undefined {
   if (network?.isolated) {
     const isolation = isolationCondition(network.obstacle);
     return () => isolation;
   }
-  if (!network?.tunneled) return undefined;
-  return () => {
-    const message = unavailableReason();
-    return message === undefined ? undefined : { reason: "ServiceTunnelUnavailable", message };
-  };
+  return network?.tunneled ? tunnelObstacle : undefined;
 }
 
 /** Properties of a target that show as conditions of its node. */

@@ -1,5 +1,5 @@
 import { isIP, isIPv4, isIPv6 } from "node:net";
-import { NamespaceMode } from "../gen/cri.ts";
+import { NamespaceMode, type PodSandboxStatus } from "../gen/cri.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { Column } from "../state/records.ts";
@@ -29,6 +29,12 @@ export function createPodAddresses(seen: Column<RuntimePod>) {
     list: () => ofIPv4(all()),
     /** IPv6 addresses, sorted. */
     listIPv6: () => all().filter((address) => isIPv6(address)),
+    /** IPv4 addresses that an interface in a network namespace has: of observed pods whose containers run on the target's kernel, not
+     *  in virtual machines as other runtime handlers may run them. */
+    inNamespaces: () =>
+      ofIPv4(
+        seen.entries().flatMap(([uid, pod]) => (pending.has(uid) ? [] : podNetworkAddresses(pod, onTargetKernel))),
+      ),
     /** Adds the addresses of a pod's new sandbox before it is observed. */
     add: (uid: string, addresses: readonly string[]) =>
       note(
@@ -46,7 +52,15 @@ function ofIPv4(addresses: readonly string[]): readonly string[] {
   return addresses.filter((address) => isIPv4(address));
 }
 
-function podNetworkAddresses(pod: RuntimePod | undefined): readonly string[] {
+const onTargetKernel = ({ runtimeHandler }: PodSandboxStatus) => runtimeHandler === "";
+
+function podNetworkAddresses(
+  pod: RuntimePod | undefined,
+  counts: (sandbox: PodSandboxStatus) => boolean = () => true,
+): readonly string[] {
   const own = pod?.sandboxes.filter(({ linux }) => linux?.namespaces?.options?.network !== NamespaceMode.NODE) ?? [];
-  return own.flatMap(readySandboxIPs).filter((ip) => isIP(ip) > 0);
+  return own
+    .filter(counts)
+    .flatMap(readySandboxIPs)
+    .filter((ip) => isIP(ip) > 0);
 }

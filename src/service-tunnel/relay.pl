@@ -5,6 +5,8 @@ use strict; use Socket; use POSIX qw(:errno_h); use Fcntl;
 use constant { MAX_CONNECTIONS => 2304, SPARE_DESCRIPTORS => 64 };
 # Rate and burst of new connections. Further connections wait, and the pods take turns, as in relay.py.
 use constant { RATE => 1800, BURST => 900 };
+# The datagram of probe.pl, which is answered here.
+use constant PROBE => "graftlet service tunnel probe";
 my ($link, @check) = @ARGV; $SIG{PIPE} = "IGNORE"; $SIG{CHLD} = "DEFAULT";
 my (%pods, %ports, %ends, %sockets, %held); my $typed = ""; my ($reading, $writing) = ("", ""); my ($total, $told) = (0, 0);
 # A monotonic clock; perl-base has no Time::HiRes.
@@ -126,7 +128,8 @@ sub datagram {
   my ($to, $s) = @_;
   my $from = recv($s, my $data, 65536, 0); return unless defined $from;
   my ($port, $address) = sockaddr_in($from); $address = inet_ntoa($address);
-  say_line("d $to $address:$port " . unpack("H*", $data)) if $pods{$address};
+  return if !$pods{$address};
+  if ($data eq PROBE) { send($s, $data, 0, $from) } else { say_line("d $to $address:$port " . unpack("H*", $data)) }
 }
 sub listen_udp {
   my %wanted = map { $_ => 1 } @_;

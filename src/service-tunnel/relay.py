@@ -13,6 +13,8 @@ if limit < 0: limit = 1024
 # Rate and burst of new connections. Further connections wait, so that the rate stays below the one at which graftlet slows down
 # reading from the machine. The pods take turns, so that a pod's many connections do not delay those of others.
 RATE, BURST = 1800, 900
+# The datagram of probe.py, which is answered here.
+PROBE = b"graftlet service tunnel probe"
 waiting, allowance, counted = collections.OrderedDict(), BURST, time.monotonic()
 def room(): return min(MAX_CONNECTIONS, (limit - SPARE_DESCRIPTORS - len(ports)) // 2) - total
 link, check = sys.argv[1], sys.argv[2:]
@@ -141,7 +143,10 @@ def datagram(to, s):
     def on(_):
         try: data, (address, port) = s.recvfrom(65536)
         except OSError: return
-        if address in pods: say("d %s %s:%d %s" % (to, address, port, data.hex()))
+        if address not in pods: return
+        if data != PROBE: return say("d %s %s:%d %s" % (to, address, port, data.hex()))
+        try: s.sendto(data, (address, port))
+        except OSError: pass
     return on
 def listen_udp(wanted):
     for to in set(ports) - set(wanted):

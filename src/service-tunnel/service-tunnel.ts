@@ -21,6 +21,8 @@ import {
   destinationHosts,
 } from "./destinations.ts";
 import { listenOnTarget, preflightFailure, noIPv4Services } from "./preflight.ts";
+import { probeDestinations } from "./firewall-probe.ts";
+import { createFirewallWatch, type FirewallWatch } from "./firewall-watch.ts";
 import { createTunnelGate } from "./gate.ts";
 import { createTunnelLimitations } from "./tunnel-limitations.ts";
 import type { ReportLimitation } from "../api/limitations.ts";
@@ -31,10 +33,17 @@ import { applyRules, type Redirections, rulesCheck, rulesText, tunnelSocket } fr
 import type { PodServiceTunnel } from "../runtime/ports.ts";
 import type { ServiceSource } from "../api/listers.ts";
 
+/** Why pods do not reach Services through the tunnel, in a sentence: the target does not meet a requirement, or its firewall blocks
+ *  them. */
+export interface TunnelObstacle {
+  readonly reason: "ServiceTunnelUnavailable" | "FirewallBlocksTunnel";
+  readonly message: string;
+}
+
 /** Service tunnel: gives pods on an isolated target access to the cluster's Services, over the link. */
 export interface ServiceTunnel extends Runnable, PodServiceTunnel {
-  /** Reason why the target cannot have a tunnel; undefined if it can. */
-  unavailableReason(): string | undefined;
+  /** Undefined if pods reach Services, as far as is known. */
+  obstacle(): TunnelObstacle | undefined;
 }
 
 export interface ServiceTunnelDeps extends ClockAndLog {
@@ -55,7 +64,7 @@ export interface ServiceTunnelDeps extends ClockAndLog {
   /** Limits of the process, for all of its nodes. */
   readonly tunnelLimits: TunnelLimits;
   readonly waitForTarget: WaitForTarget;
-  readonly onAvailabilityChange: () => void;
+  readonly onObstacleChange: () => void;
   /** Reports a limitation of the running tunnel as an event on the node. */
   readonly report: ReportLimitation;
 }
@@ -86,6 +95,7 @@ export function createServiceTunnel(deps: ServiceTunnelDeps): ServiceTunnel {
   const { services, podCache, clock, log } = deps;
   const addresses = createPodAddresses(podCache);
   let unavailable: string | undefined;
+  let blocked: string | undefined;
   let active: ActiveTunnel | undefined;
   let stateChanged = Promise.withResolvers<void>();
   const setState = (now: ActiveTunnel | undefined, why?: string) => {
@@ -94,7 +104,14 @@ export function createServiceTunnel(deps: ServiceTunnelDeps): ServiceTunnel {
     unavailable = why;
     stateChanged.resolve();
     stateChanged = Promise.withResolvers();
-    if (changed) deps.onAvailabilityChange();
+    if (changed) deps.onObstacleChange();
+  };
+  const onFirewall = (message: string | undefined) => {
+    if (message === blocked) return;
+    blocked = message;
+    if (message !== undefined)
+      log.warn({ message }, "the target's firewall blocks pods' traffic to the service tunnel");
+    deps.onObstacleChange();
   };
   const waitForSync = async (signal: AbortSignal) => {
     const soon = clock.within(openTimeoutMs, signal);
@@ -107,7 +124,7 @@ export function createServiceTunnel(deps: ServiceTunnelDeps): ServiceTunnel {
   };
   const runOnce = async (signal: AbortSignal) => {
     try {
-      await runTunnel({ ...deps, addresses, ready: (now) => setState(now) }, signal);
+      await runTunnel({ ...deps, addresses, ready: (now) => setState(now), onFirewall }, signal);
       setState(undefined);
     } catch (error) {
       const why = signal.aborted ? undefined : preflightFailure(error);
@@ -123,7 +140,10 @@ export function createServiceTunnel(deps: ServiceTunnelDeps): ServiceTunnel {
       while (services.list() === undefined) await clock.sleep(syncIntervalMs, signal);
       await runOnce(signal);
     }),
-    unavailableReason: () => unavailable,
+    obstacle() {
+      if (unavailable !== undefined) return { reason: "ServiceTunnelUnavailable", message: unavailable };
+      return blocked === undefined ? undefined : { reason: "FirewallBlocksTunnel", message: blocked };
+    },
     async openFor(uid, given, signal) {
       addresses.add(uid, given);
       await waitForSync(signal);
@@ -138,6 +158,8 @@ export function createServiceTunnel(deps: ServiceTunnelDeps): ServiceTunnel {
 interface RunTunnelDeps extends ServiceTunnelDeps {
   readonly addresses: ReturnType<typeof createPodAddresses>;
   readonly ready: (standing: ActiveTunnel) => void;
+  /** Receives what blocks pods on their way to the relay; undefined if nothing does. */
+  readonly onFirewall: (obstacle: string | undefined) => void;
 }
 
 /** Sets up the tunnel and runs it until the relay ends or the signal aborts. @throws the target's error if it cannot be set up. */
@@ -185,6 +207,7 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
     until,
   );
   const portsFor = datagramPorts(relay, limitations);
+  const firewall = watchFirewall(deps, () => applied);
   const sync = coalesce(async () => {
     const pods = addresses.list();
     const { tcp, udp, addresses: cluster, addressesIPv6 } = currentDestinations(deps, pods);
@@ -197,9 +220,12 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
     const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster, ipv6 };
     const text = rulesText(rootDir, now, applied);
     if (text === "") return;
+    const isNew = !applied;
     applied = undefined;
     await applyRules(host, text, until);
     applied = now;
+    if (isNew) firewall.rulesChanged();
+    else firewall.podsChanged();
   });
   const follow = throttle(() => void sync().catch(fail), syncIntervalMs, clock);
   await sync();
@@ -208,13 +234,31 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
   // Most changes of observed pods do not affect addresses, so compare them.
   const followPods = () => (addresses.list().join() === applied?.pods.join() ? undefined : follow());
   stack.defer(addresses.onChange(followPods));
+  stack.defer(addresses.onChange(firewall.podsChanged));
   deps.ready({ sync });
+  void firewall.run(until);
   void relay.ended.then(
     (output) => fail(new CodedError("unavailable", `the relay on the target exited: ${output || "no output"}`)),
     fail,
   );
   await onAbort(until);
   if (failure && !signal.aborted) throw failure.error;
+}
+
+/** Watches for a firewall between pods and the relay. @param applied returns the rules on the target. */
+function watchFirewall(
+  { host, rootDir, services, addresses, onFirewall, clock, log }: RunTunnelDeps,
+  applied: () => Redirections | undefined,
+): FirewallWatch {
+  return createFirewallWatch({
+    host,
+    rootDir,
+    pod: () => addresses.inNamespaces().find((pod) => applied()?.pods.includes(pod)),
+    destinations: () => probeDestinations(applied() ?? { tcp: [], udp: [] }, services.list()),
+    onResult: onFirewall,
+    clock,
+    log,
+  });
 }
 
 /** Requests UDP ports from the relay when the destinations have changed. */

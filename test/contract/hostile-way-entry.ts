@@ -111,7 +111,7 @@ async function startNode(name: string, relayKind: string): Promise<string> {
     services: { list: () => services, onChange: () => () => undefined },
     serviceFilter: () => true,
     waitForTarget: async () => never,
-    onAvailabilityChange: () => undefined,
+    onObstacleChange: () => undefined,
     report: (reason) => void events.add(`${name} ${reason}`),
     clock,
     log: silentLog(),

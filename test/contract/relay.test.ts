@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { mkdtempSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { argvOf } from "../harness/argv.ts";
@@ -14,10 +14,12 @@ import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createConnectionForwarder } from "../../src/service-tunnel/connections.ts";
+import { probeFirewall } from "../../src/service-tunnel/firewall-probe.ts";
 import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
 import { createDatagramFlows, type DatagramFlows } from "../../src/service-tunnel/datagrams.ts";
 import { relayPrograms, type Relay, startTunnelRelay } from "../../src/service-tunnel/relay.ts";
 import { rulesText, tunnelName } from "../../src/service-tunnel/rules.ts";
+import type { RunOptions } from "../../src/seams/host.ts";
 import { firstLine, start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 
@@ -322,6 +324,45 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect
 s.send(bytes(65507)); print(len(s.recv(65536)))`;
       assert.equal((await python("-2", ask)).trim(), "65507");
       assert.match(await python("-2", talk(cluster, 65_537)), /^65537 /);
+    });
+
+    test("a probe from a pod's namespace tells what a packet filter of the machine blocks", async () => {
+      const local = localHost({ clock });
+      // A machine with perl only.
+      const bare = `${dirname(link)}/bin`;
+      await run("sh", [
+        "-ec",
+        `mkdir ${bare}; for t in sh grep readlink nft nsenter perl; do ln -s $(command -v $t) ${bare}; done`,
+      ]);
+      const path = interpreter === "perl" ? bare : process.env.PATH;
+      const host = {
+        run: async (argv: readonly string[], options?: RunOptions) =>
+          local.run(argvOf(["ip", "netns", "exec", namespace, "env", `PATH=${path}`, ...argv]), options),
+      };
+      const to = { tcp: `${cluster}:80`, udp: `${cluster}:53` };
+      const probe = (from: string) => probeFirewall(host, root, from, to, stop.signal);
+      const filter = (rule: string) => inside("", "sh", "-ec", `iptables ${rule}`);
+      assert.equal(await probe(pod), undefined, "no process has the pod's address");
+      const container = start(["ip", "netns", "exec", `${namespace}-2`, "sh", "-c", "echo up; exec sleep 60"]);
+      await firstLine(container);
+      try {
+        const sent = datagrams.length;
+        assert.deepEqual(await probe(pod), []);
+        assert.equal(datagrams.length, sent, "the relay answers");
+        await filter("-P FORWARD DROP");
+        assert.deepEqual(await probe(pod), [], "the tunnel forwards nothing");
+        // A connection whose packets are dropped takes three seconds.
+        await filter(`-I INPUT -i pods -p tcp -j ${interpreter === "perl" ? "DROP" : "REJECT"}`);
+        assert.deepEqual(await probe(pod), ["tcp"]);
+        await filter("-I INPUT -i pods -j REJECT");
+        assert.deepEqual(await probe(pod), ["tcp", "udp"]);
+        await filter("-F INPUT; iptables -t raw -I PREROUTING -i pods -p udp -j DROP");
+        assert.equal(await probe(pod), undefined, "the datagram does not reach the tunnel's rules");
+      } finally {
+        await filter("-P FORWARD ACCEPT; iptables -F INPUT; iptables -t raw -F");
+        container.kill();
+        await once(container, "exit");
+      }
     });
 
     test("serves the first UDP destinations if there are more destinations than ports", async () => {

@@ -2,13 +2,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isolationOf } from "../../../src/node/target-conditions.ts";
 
+const blocked = { reason: "FirewallBlocksTunnel", message: "ufw blocks it" } as const;
+
 test("pods on the cluster network have no isolation", () => {
   assert.equal(
-    isolationOf(undefined, () => "broken"),
+    isolationOf(undefined, () => blocked),
     undefined,
   );
   assert.equal(
-    isolationOf({ isolated: false }, () => "broken"),
+    isolationOf({ isolated: false }, () => blocked),
     undefined,
   );
 });
@@ -18,10 +20,10 @@ test("pods on the target's own network are always isolated, with the obstacle if
   assert.deepEqual([reasonOf(), reasonOf("nft was missing")], ["TargetNetworkOnly", "ServiceTunnelUnavailable"]);
 });
 
-test("pods behind a service tunnel are isolated while it is unavailable", () => {
-  let why: string | undefined = "nft is missing";
-  const isolation = isolationOf({ isolated: false, tunneled: true }, () => why);
-  assert.deepEqual(isolation?.(), { reason: "ServiceTunnelUnavailable", message: "nft is missing" });
-  why = undefined;
+test("pods behind a service tunnel are isolated while something keeps them from it", () => {
+  let obstacle: typeof blocked | undefined = blocked;
+  const isolation = isolationOf({ isolated: false, tunneled: true }, () => obstacle);
+  assert.deepEqual(isolation?.(), blocked);
+  obstacle = undefined;
   assert.equal(isolation?.(), undefined);
 });

@@ -55,3 +55,11 @@ test("removes a pod's addresses although its sandbox is still observed", () => {
   seen.set("a", at("10.88.0.5"));
   assert.deepEqual(addresses.list(), ["10.88.0.5"]);
 });
+
+test("a pod whose containers may run in a virtual machine, or that is not observed yet, has no namespace to connect from", () => {
+  const { addresses } = setUp({ a: at("10.88.0.2", { runtimeHandler: "kata" }), b: at("10.88.0.3"), c: at("fd00::2") });
+  addresses.add("d", ["10.88.0.4"]);
+  assert.deepEqual(addresses.inNamespaces(), ["10.88.0.3"]);
+  addresses.remove("b");
+  assert.deepEqual(addresses.inNamespaces(), []);
+});

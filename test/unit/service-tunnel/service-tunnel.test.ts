@@ -9,13 +9,18 @@ import type { Service } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { aSandbox, observe } from "../../fakes/pods.ts";
 import { never } from "../../fakes/signals.ts";
 import { aColumn } from "../../fakes/state.ts";
 
 const rootDir = "/var/lib/kubelet/edge-1";
 
+/** A Service; the first one is the API server's. */
 const service = (clusterIP: string, ...ports: number[]): Service => ({
-  metadata: { name: `s-${clusterIP}`, namespace: "default" } as Service["metadata"],
+  metadata: {
+    name: clusterIP === "10.96.0.1" ? "kubernetes" : `s-${clusterIP}`,
+    namespace: "default",
+  } as Service["metadata"],
   spec: { clusterIP, clusterIPs: [clusterIP], ports: ports.map((port) => ({ port })) },
 });
 
@@ -94,7 +99,7 @@ function setUp({
       },
     },
     waitForTarget: async () => never,
-    onAvailabilityChange: () => void (troubles += 1),
+    onObstacleChange: () => void (troubles += 1),
     report: (reason, message) => void events.push(`${reason} ${message}`),
     clock,
     log: silentLog(),
@@ -104,6 +109,7 @@ function setUp({
   return {
     clock,
     host,
+    podCache,
     way,
     inputs,
     relays,
@@ -129,7 +135,7 @@ test("installs rules once the relay listens, and updates them with the Services"
   t.become([service("10.96.0.1", 443), service("10.96.0.2", 80)]);
   await t.clock.advance(1_000);
   assert.match(t.inputs[1] ?? "", /^flush set .* connections\nadd element .*10\.96\.0\.2 \. 80/);
-  assert.equal(t.way.unavailableReason(), undefined);
+  assert.equal(t.way.obstacle(), undefined);
   await t.stop();
 });
 
@@ -177,14 +183,38 @@ for (const [missing, left] of [
   test(`reports why a target without ${missing} has no tunnel, starts pods regardless, and retries`, async () => {
     const t = setUp({ programs: left });
     await t.clock.advance(1_000);
-    assert.match(t.way.unavailableReason() ?? "", new RegExp(missing));
+    assert.match(t.way.obstacle()?.message ?? "", new RegExp(missing));
     assert.equal(t.troubles(), 1);
     await t.way.openFor("uid-1", ["10.88.0.2"], never);
     for (const name of ["nft", "python3"]) t.install(name);
     await t.clock.advance(40_000);
-    assert.deepEqual([t.way.unavailableReason(), t.troubles()], [undefined, 2]);
+    assert.deepEqual([t.way.obstacle(), t.troubles()], [undefined, 2]);
     await t.stop();
   });
+
+test("reports a firewall that blocks the observed pod, until it no longer does", async () => {
+  const t = setUp();
+  let filter = "tcp blocked\ntcp arrived\n";
+  t.host.program("sh", async (args, { stdout }) => {
+    if (args.includes("10.96.0.1:443")) stdout.write(filter);
+    return 0;
+  });
+  await t.host.fs.apply([
+    { kind: "mkdir", path: "/proc/net", parents: true },
+    { kind: "write", path: "/proc/net/route", data: "" },
+  ]);
+  await t.clock.advance(1_000);
+  await t.way.openFor("uid-1", ["10.88.0.2"], never);
+  assert.equal(t.way.obstacle(), undefined);
+  t.podCache.set("uid-1", observe([aSandbox({ network: { ip: "10.88.0.2", additionalIps: [] } })], []));
+  await t.clock.advance(2_000);
+  assert.equal(t.way.obstacle()?.reason, "FirewallBlocksTunnel");
+  assert.equal(t.troubles(), 1);
+  filter = "tcp open\n";
+  await t.clock.advance(6_000);
+  assert.deepEqual([t.way.obstacle(), t.troubles()], [undefined, 2]);
+  await t.stop();
+});
 
 test("replaces a stale socket of an earlier process", async () => {
   const t = setUp();
@@ -226,10 +256,10 @@ test("reports a cluster without IPv4 Services, and starts the tunnel once there 
   const t = setUp();
   t.become([service("fd00::1", 443)]);
   await t.clock.advance(1_000);
-  assert.match(t.way.unavailableReason() ?? "", /no IPv4 Services/);
+  assert.match(t.way.obstacle()?.message ?? "", /no IPv4 Services/);
   t.become([service("10.96.0.1", 443)]);
   await t.clock.advance(40_000);
-  assert.equal(t.way.unavailableReason(), undefined);
+  assert.equal(t.way.obstacle(), undefined);
   await t.stop();
 });
 
