@@ -5,7 +5,7 @@ const always = {
   helm: 300,
   "helm-service-account": 50,
   "in-pod": 20,
-  tunnel: 135,
+  tunnel: 145,
 };
 /** Seconds of those that `make test-more` runs. */
 const more = {

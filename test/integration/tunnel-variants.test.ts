@@ -1,13 +1,16 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { detourToEdge, loseEdgePackets } from "../harness/edge-way.ts";
+import { agentAddresses } from "../harness/agent-machine.ts";
+import { nodeReady } from "../harness/agent.ts";
 import { release } from "../harness/helm-lab.ts";
+import { installUfw } from "../harness/ufw.ts";
 import { networkArgv } from "../harness/namespaces.ts";
 import { must } from "../harness/processes.ts";
 import { proxyByNftables } from "../harness/proxy-mode.ts";
 import { podOf, runOnFurtherNodes } from "./helm/further-nodes.ts";
 import { addressOf, service, tunneled } from "./helm/tunnel.ts";
-import { get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
+import { firewallMessage, get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { type BothWays, bothWays, distances } from "./helm/tunnel-ways.ts";
 
 describe("network: tunneled over long distances, and with another kube-proxy", { timeout: 900_000 }, () => {
@@ -62,5 +65,23 @@ describe("network: tunneled over long distances, and with another kube-proxy", {
     await ways.fifty("far", "there", "far");
     await cluster.mustKubectl(["label", "pod", "far", "part-"]);
     await cluster.waitFor("one to be left", async () => (await lab.said("web", twenty)) === "web", 20_000);
+  });
+
+  test("ufw on the machine blocks pods, and the condition has the command that lets them in", async () => {
+    const { edge, cluster } = lab;
+    await installUfw(edge, (line) => console.error(line));
+    await edge.mustInside(["sh", "-ec", `ufw allow ${agentAddresses.sshPort}/tcp; ufw --force enable`]);
+    assert.notEqual((await lab.inside("far", get("http://web/hostname", 3))).code, 0);
+    // graftlet looks every five minutes, and when the tunnel is new.
+    await edge.unplug();
+    await new Promise((resolve) => setTimeout(resolve, 12_000));
+    await edge.plug();
+    await nodeReady(cluster, release.node);
+    const message = await firewallMessage(lab, "the condition to report it", (text) => text !== undefined);
+    const [, command = ""] =
+      /^ufw on the target blocks TCP and UDP from pods .* run: (ufw .+)$/.exec(message ?? "") ?? [];
+    await edge.mustInside(["sh", "-ec", command]);
+    await firewallMessage(lab, "the condition to be gone", (text) => text === undefined);
+    assert.equal(await lab.said("far", get("http://web/hostname")), "web");
   });
 });

@@ -6,7 +6,7 @@ import { release } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
 import { releaseOf } from "./helm/release.ts";
 import { addressOf, server, serverPort, service, tunneled } from "./helm/tunnel.ts";
-import { arrivesWhole, get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
+import { arrivesWhole, firewallMessage, get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { placed } from "./helm/workload.ts";
 import { kubectlWithToken } from "../harness/pod-token.ts";
 
@@ -241,9 +241,16 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     }
   });
 
-  test("restores flushed rules within ten seconds", async () => {
-    await lab.edge.mustInside(["nft", "flush", "ruleset"]);
-    await lab.cluster.waitFor("the rules to be back", async () => (await rules()).includes("redirect to"), 10_000);
+  test("restores flushed rules within ten seconds, and reports a packet filter that blocks pods until its command is run", async () => {
+    const { cluster, edge } = lab;
+    await edge.mustInside(["sh", "-ec", "nft flush ruleset; iptables -A INPUT ! -i lo -p udp -j DROP"]);
+    await cluster.waitFor("the rules to be back", async () => (await rules()).includes("redirect to"), 10_000);
+    const message = await firewallMessage(lab, "the condition to report it", (text) => text !== undefined);
+    const [, command = ""] =
+      /^a packet filter .* on the target blocks UDP from pods .* On the target, run: (.+) \(and/.exec(message ?? "") ??
+      [];
+    await edge.mustInside(["sh", "-ec", command]);
+    await firewallMessage(lab, "the condition to be gone", (text) => text === undefined);
     assert.equal(await said("far", get("http://web/hostname")), "web");
   });
 

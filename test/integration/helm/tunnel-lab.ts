@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { NodeCondition } from "../../../src/objects.ts";
 import { nodeReady } from "../../harness/agent.ts";
 import { startDns } from "../../harness/dns.ts";
 import { ownPodAddresses } from "../../harness/edge-machine.ts";
@@ -72,3 +73,22 @@ export async function arrivesWhole(
 /** A command that gets a page. */
 export const get = (url: string, seconds = 10) =>
   `curl --silent --show-error --connect-timeout 1 --max-time ${seconds} ${url}`;
+
+/** Waits until the node's condition about a firewall on its machine is as wanted. @returns its message; undefined without the condition. */
+export async function firewallMessage(
+  { cluster }: Pick<TunnelLab, "cluster">,
+  what: string,
+  wanted: (message: string | undefined) => boolean,
+): Promise<string | undefined> {
+  let message: string | undefined;
+  await cluster.waitFor(
+    what,
+    async () => {
+      const node = await cluster.get<{ status: { conditions: NodeCondition[] } }>("node", release.node);
+      message = node?.status.conditions.find(({ reason }) => reason === "FirewallBlocksTunnel")?.message;
+      return wanted(message);
+    },
+    30_000,
+  );
+  return message;
+}
