@@ -117,11 +117,7 @@ export function createFleet(deps: FleetDeps) {
     isListed = true;
     deps.onListed();
   };
-  const update = (object: GraftedNode, type: "added" | "modified" | "deleted") => {
-    if (type !== "deleted" && isOwn(object)) members.update(object, serving.signal);
-    else void members.stop(object.metadata.name);
-  };
-  const handler = objectChanges({ pools, active, sharing, logins, onListed, update });
+  const handler = objectChanges({ pools, active, sharing, logins, members, isOwn, serving: serving.signal, onListed });
   const objects = reflectorOf(deps, graftedNodePath(namespace), handler);
   const enrolment = enrolmentServices({ ...deps, events, object: members.completed, secret });
   return {
@@ -205,15 +201,18 @@ interface ObjectChangesParts {
   readonly active: Pick<ReturnType<typeof createActive>, "update">;
   readonly sharing: Pick<Sharing, "nodes">;
   readonly logins: Pick<ReturnType<typeof createLogins>, "objectsChanged">;
+  readonly members: Pick<Members, "update" | "stop">;
+  /** True if this replica serves the object. */
+  isOwn(object: GraftedNode): boolean;
+  /** Aborts when members end. */
+  readonly serving: AbortSignal;
   /** Called with all objects after each list. */
   onListed(objects: readonly GraftedNode[]): void;
-  /** Applies a change of an object to its member. */
-  update(object: GraftedNode, type: "added" | "modified" | "deleted"): void;
 }
 
 /** Follows the objects of the namespace. */
 function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode> {
-  const { pools, active, sharing, logins } = parts;
+  const { pools, active, sharing, logins, members } = parts;
   const needs = createNeeds();
   return {
     replace(listed) {
@@ -227,7 +226,8 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
       const isSame = needs.follow(object, type);
       if (isSame) pools.check();
       else active.update();
-      parts.update(object, type);
+      if (type !== "deleted" && parts.isOwn(object)) members.update(object, parts.serving);
+      else void members.stop(object.metadata.name);
       if (isSame) return;
       sharing.nodes.check();
       logins.objectsChanged();

@@ -61,10 +61,68 @@ const balancedAtOnce = 0.02;
  *  object without owner, or whose owner has died, is taken by the replica that `placementOf` chooses, or after a while by any. Only its
  *  owner gives an object away. The owner's epoch grows each time that a replica takes the object. */
 export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): Ownership<T> {
-  const { self, membership, objects, clock } = deps;
+  const { membership, objects, clock } = deps;
   const changed = createTrigger();
-  const takes = createChanges(deps, changed.fire);
-  const handOvers = createChanges(deps, changed.fire);
+  const takes = createTakes(deps, changed.fire);
+  const handOvers = createHandOvers(deps, changed.fire);
+  return {
+    name: "ownership",
+    owns: handOvers.owns,
+    unowned: () =>
+      objects()
+        .map(placedObject(membership))
+        .filter(({ owner }) => owner === undefined).length,
+    check: changed.fire,
+    async run(signal) {
+      while (!signal.aborted) {
+        let againMs: number | undefined;
+        if (membership.mayTake()) {
+          const all = objects();
+          againMs = takes.takeUnowned(all, signal);
+          handOvers.balance(all, signal);
+        }
+        await pause(clock, againMs, changed.fired(signal), signal);
+      }
+    },
+    handOverAll: handOvers.handOverAll,
+  };
+}
+
+/** Takes objects without a living owner. */
+function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: () => void) {
+  const { self, membership, clock } = deps;
+  const takes = createChanges(deps, onChange);
+  const inTurn = createSemaphore(takenAtOnce);
+  /** Since when objects have had no owner, monotonic milliseconds. */
+  const unowned = new Map<string, number>();
+  return {
+    /** Takes the objects that are this replica's turn. @returns when to look again, milliseconds; undefined if no other object is without
+     *  owner. */
+    takeUnowned(all: readonly T[], signal: AbortSignal): number | undefined {
+      const now = clock.monotonic();
+      const targets = placementOf(all.map(placedObject(membership)), membership.accepting());
+      for (const name of unowned.keys()) if (!targets.has(name)) unowned.delete(name);
+      let againMs: number | undefined;
+      for (const object of all) {
+        const { name } = object.metadata;
+        const target = targets.get(name);
+        if (target === undefined) continue;
+        const since = unowned.get(name) ?? now;
+        unowned.set(name, since);
+        const leftMs = since + abandonedMs - now;
+        if (target === self.uid || leftMs <= 0)
+          void takes.start(name, () => inTurn(() => take(deps, object, signal), signal), signal);
+        else againMs = Math.min(againMs ?? leftMs, leftMs);
+      }
+      return againMs;
+    },
+  };
+}
+
+/** Gives this replica's objects away. */
+function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: () => void) {
+  const { self, membership, objects, clock } = deps;
+  const handOvers = createChanges(deps, onChange);
   const isOwn = ({ status }: T) => status?.owner?.uid === self.uid;
   /** Epochs in which this replica has handed over objects, by their UIDs: it may see its own change later than it was made. */
   const handedOver = new Map<string, number>();
@@ -72,27 +130,19 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
     isOwn(object) &&
     !handOvers.has(object.metadata.name) &&
     handedOver.get(object.metadata.uid) !== object.status?.owner?.epoch;
-  const inTurn = createSemaphore(takenAtOnce);
-  /** Since when objects have had no owner, monotonic milliseconds. */
-  const unowned = new Map<string, number>();
-  /** Takes the objects that are this replica's turn. @returns when to look again, milliseconds; undefined if no object is without owner. */
-  const takeUnowned = (all: readonly T[], signal: AbortSignal): number | undefined => {
-    const now = clock.monotonic();
-    const targets = placementOf(all.map(placedObject(membership)), membership.accepting());
-    for (const name of unowned.keys()) if (!targets.has(name)) unowned.delete(name);
-    let againMs: number | undefined;
-    for (const object of all) {
-      const { name } = object.metadata;
-      const target = targets.get(name);
-      if (target === undefined) continue;
-      const since = unowned.get(name) ?? now;
-      unowned.set(name, since);
-      const leftMs = since + abandonedMs - now;
-      if (target === self.uid || leftMs <= 0)
-        void takes.start(name, () => inTurn(() => take(deps, object, signal), signal), signal);
-      else againMs = Math.min(againMs ?? leftMs, leftMs);
-    }
-    return againMs;
+  const forgetGone = (all: readonly T[]) => {
+    if (handedOver.size === 0) return;
+    const uids = new Set(all.map(({ metadata: { uid } }) => uid));
+    for (const uid of handedOver.keys()) if (!uids.has(uid)) handedOver.delete(uid);
+  };
+  const hasOthers = () => membership.accepting().some((uid) => uid !== self.uid);
+  const untilServedAgain = async (uid: string, signal: AbortSignal) => {
+    const limit = clock.monotonic() + servedAgainMs;
+    const isWaiting = () => {
+      const object = objects().find(({ metadata }) => metadata.uid === uid);
+      return object !== undefined && (isOwn(object) || !deps.isServed(object)) && hasOthers();
+    };
+    while (isWaiting() && clock.monotonic() < limit) await clock.sleep(lookMs, signal);
   };
   const handOver = async (object: T, signal: AbortSignal) => {
     const { name, uid } = object.metadata;
@@ -105,48 +155,18 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
     await handOvers.start(name, work, signal);
     deps.resume(name);
   };
-  const untilServedAgain = async (uid: string, signal: AbortSignal) => {
-    const limit = clock.monotonic() + servedAgainMs;
-    const isWaiting = () => {
-      const object = objects().find(({ metadata }) => metadata.uid === uid);
-      return object !== undefined && (isOwn(object) || !deps.isServed(object)) && hasOthers();
-    };
-    while (isWaiting() && clock.monotonic() < limit) await clock.sleep(lookMs, signal);
-  };
-  const hasOthers = () => membership.accepting().some((uid) => uid !== self.uid);
-  const balance = (all: readonly T[], signal: AbortSignal) => {
-    const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
-    if (atOnce <= 0) return;
-    const surplus = surplusOf(all.map(placedObject(membership)), membership.accepting(), self.uid);
-    const given = new Set(surplus.filter((name) => !handOvers.has(name)).slice(0, atOnce));
-    for (const object of all) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);
-  };
-  const forgetGone = (all: readonly T[]) => {
-    if (handedOver.size === 0) return;
-    const uids = new Set(all.map(({ metadata: { uid } }) => uid));
-    for (const uid of handedOver.keys()) if (!uids.has(uid)) handedOver.delete(uid);
-  };
   return {
-    name: "ownership",
     owns,
-    unowned: () =>
-      objects()
-        .map(placedObject(membership))
-        .filter(({ owner }) => owner === undefined).length,
-    check: changed.fire,
-    async run(signal) {
-      while (!signal.aborted) {
-        let againMs: number | undefined;
-        if (membership.mayTake()) {
-          const all = objects();
-          forgetGone(all);
-          againMs = takeUnowned(all, signal);
-          balance(all, signal);
-        }
-        await pause(clock, againMs, changed.fired(signal), signal);
-      }
+    /** Gives some of the objects away if this replica has more than its share. */
+    balance(all: readonly T[], signal: AbortSignal): void {
+      forgetGone(all);
+      const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
+      if (atOnce <= 0) return;
+      const surplus = surplusOf(all.map(placedObject(membership)), membership.accepting(), self.uid);
+      const given = new Set(surplus.filter((name) => !handOvers.has(name)).slice(0, atOnce));
+      for (const object of all) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);
     },
-    async handOverAll(signal) {
+    async handOverAll(signal: AbortSignal): Promise<void> {
       const turn = createSemaphore(handedOverAtOnce);
       const given = objects().filter(isOwn);
       await Promise.all(given.map((object) => turn(() => handOver(object, signal), signal).catch(() => undefined)));

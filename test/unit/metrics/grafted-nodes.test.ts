@@ -78,7 +78,10 @@ test("the docs list exactly the metrics of GraftedNodes that exist", async () =>
   const page = readFileSync(join(import.meta.dirname, "../../../docs/monitoring.md"), "utf8");
   const [section = ""] = /^## Metrics of GraftedNodes$[^]*?(?=^## )/m.exec(page) ?? [];
   const listed = [...section.matchAll(/^\| `(graftlet_\w+)`/gm)].map(([, name = ""]) => name);
-  const text = await createGraftedNodeMetrics({ nodes: () => [], pools: () => [], sharing: () => undefined }, fakeClock()).text();
+  const text = await createGraftedNodeMetrics(
+    { nodes: () => [], pools: () => [], sharing: () => undefined },
+    fakeClock(),
+  ).text();
   assert.deepEqual(
     listed,
     [...parseExposition(text).keys()].filter((name) => name.startsWith("graftlet_")),
