@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2154
 # Several processes may be told to serve this machine one after the other, each with a later epoch than the one before. This lets only the
 # latest do so. The caller sets $fence (a directory), $object (what is served), $epoch (this process's) and $timeout (seconds without a
 # heartbeat after which the locks are released).
