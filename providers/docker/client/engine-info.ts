@@ -21,7 +21,7 @@ export interface EngineInfo {
   readonly SecurityOptions?: readonly string[] | null;
   readonly MemoryLimit: boolean;
   readonly CpuCfsQuota: boolean;
-  /** Directories of CDI specs; absent before Docker 25, empty if CDI is disabled. */
+  /** Directories of CDI specs; absent before Docker 25, empty if the daemon injects no CDI devices. */
   readonly CDISpecDirs?: readonly string[] | null;
   /** OCI runtimes by name. */
   readonly Runtimes?: Readonly<Record<string, unknown>> | null;

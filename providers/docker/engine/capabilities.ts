@@ -109,10 +109,18 @@ function unsupportedReason(
     case "userNamespace":
       return "a Docker Engine has one user namespace for all containers: use containerd 2.0 or later, or CRI-O, on this machine.";
     case "cdiDevices":
-      return info && (info.CDISpecDirs ?? []).length === 0
-        ? "this machine's Docker Engine injects no CDI devices (docker info lists no CDI spec directories): use Docker 25 or newer with features.cdi."
-        : undefined;
+      return info && noCdiDevices(info);
   }
+}
+
+/** Reason why the daemon injects no CDI devices; undefined if it does. Docker 28.2 and newer do unless `features.cdi` is false, Docker 25 to
+ *  28.1 if it is true. A daemon that does not lists no directories of CDI specs.
+ *  @see https://docs.docker.com/reference/cli/dockerd/#configure-cdi-devices */
+function noCdiDevices({ CDISpecDirs, ServerVersion }: EngineInfo): string | undefined {
+  if (!Array.isArray(CDISpecDirs))
+    return `this machine's Docker Engine ${ServerVersion} cannot inject CDI devices: upgrade it to version 28.2 or newer.`;
+  if (CDISpecDirs.length > 0) return undefined;
+  return `CDI is disabled in this machine's Docker Engine ${ServerVersion} (docker info lists no CDI spec directories): set "features": {"cdi": true} in its daemon.json, and restart Docker.`;
 }
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo (SecurityOptions) */

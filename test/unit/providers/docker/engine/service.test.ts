@@ -28,17 +28,19 @@ function engineWith({
   left = [],
   image = true,
   pullable = false,
+  more = {},
 }: {
   starts?: (hostConfig: Readonly<Record<string, unknown>>) => boolean;
   left?: readonly string[];
   image?: boolean;
   pullable?: boolean;
+  more?: object;
 } = {}) {
   let there = image;
   const created: Readonly<Record<string, unknown>>[] = [];
   const removed: string[] = [];
   const engine = fakeEngine(({ method, path, body }: EngineCall) => {
-    if (path === "/info") return { status: 200, body: info };
+    if (path === "/info") return { status: 200, body: { ...info, ...more } };
     if (path === "/images/create") there ||= pullable;
     if (path.startsWith("/images/")) return there ? { status: 200, body: { Id: "sha256:1" } } : { status: 404 };
     if (path === "/containers/json") return { status: 200, body: left.map((Id) => ({ Id })) };
@@ -85,10 +87,23 @@ test("reports handlers, cgroup driver and missing features from the daemon's inf
     (await capabilities.unsupportedReason("imageVolume", signal())) ?? "",
     /image volumes are not supported.*use containerd/,
   );
-  assert.match((await capabilities.unsupportedReason("cdiDevices", signal())) ?? "", /no CDI devices.*Docker 25/);
+  assert.match(
+    (await capabilities.unsupportedReason("cdiDevices", signal())) ?? "",
+    /Docker Engine 20\.10\.24 cannot inject CDI devices: upgrade it to version 28\.2/,
+  );
   assert.match((await capabilities.unsupportedReason("userNamespace", signal())) ?? "", /one user namespace/);
   for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
     assert.equal(await capabilities.unsupportedReason(feature, signal()), undefined);
+});
+
+test("tells a daemon whose CDI is disabled, with the setting that enables it, from one that injects CDI devices", async () => {
+  const reasonOf = async (CDISpecDirs: readonly string[]) => {
+    const { engine } = engineWith({ more: { ServerVersion: "27.5.1", CDISpecDirs } });
+    await using daemon = await engine;
+    return await serviceOf(daemon.parts).capabilities.unsupportedReason("cdiDevices", signal());
+  };
+  assert.match((await reasonOf([])) ?? "", /CDI is disabled in .* 27\.5\.1 .*set "features": \{"cdi": true\}/);
+  assert.equal(await reasonOf(["/etc/cdi", "/var/run/cdi"]), undefined);
 });
 
 test("probes a fully capable daemon once, removes all probe containers, and lowers the sandboxes' OOM score", async () => {
