@@ -3,13 +3,15 @@ import { bringsOwn } from "./matrix-of-own.ts";
 import { ofPods } from "./matrix-of-pods.ts";
 import { ofResources } from "./matrix-of-resources.ts";
 
-/** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
- *  or the Docker Engine; with `ssh-systemd` and `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods,
- *  and with `ssh-guest` and `ssh-docker-guest` one with a kernel of its own as well. */
+/** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one, `docker` Debian's Docker Engine 20.10,
+ *  `docker-28` one that is built as well; over SSH the target runs containerd or the Docker Engine; with `ssh-systemd` and
+ *  `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods, and with `ssh-guest` and `ssh-docker-guest`
+ *  one with a kernel of its own as well. */
 export const providers = [
   "cri",
   "cri-2.4",
   "docker",
+  "docker-28",
   "ssh",
   "ssh-docker",
   "ssh-systemd",
@@ -138,6 +140,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 40,
   },
   dns: { on: cri, why: stage, seconds: 25 },
+  "docker-cdi": {
+    on: [],
+    why: "Debian's Docker Engine injects no CDI devices, and one that does is built for minutes",
+    fits: ["docker-28"],
+    seconds: 55,
+  },
   "docker-churn": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 70 },
   "docker-faults": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 300 },
   "docker-foreign": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 120 },

@@ -54,14 +54,28 @@ export function integrationJobs({ only, provider, part }: Asked): Job[] {
 }
 
 function jobOf(name: string, provider: Provider): Omit<Job, "seconds"> {
-  const [runtime, containerd] = provider === "cri-2.4" ? ["cri", "2.4"] : [provider, "1.6"];
   return {
     name: `integration ${name} with ${provider}`,
     files: [join(root, "test", "integration", `${name}.test.ts`)],
-    env: { GRAFTLET_TEST_PROVIDER: runtime, GRAFTLET_TEST_CONTAINERD: containerd },
+    env: runtimeOf(provider),
     waits: waiting.integration.has(name),
     ...(isGuest(provider) && { memory: memoryOfGuest }),
   };
+}
+
+/** Providers whose runtime is not Debian's, as the harness is told of them. */
+const newer: Partial<Record<Provider, Readonly<Record<string, string>>>> = {
+  "cri-2.4": { GRAFTLET_TEST_PROVIDER: "cri", GRAFTLET_TEST_CONTAINERD: "2.4" },
+  "docker-28": {
+    GRAFTLET_TEST_PROVIDER: "docker",
+    GRAFTLET_TEST_CONTAINERD: "2.4",
+    GRAFTLET_TEST_DOCKER: "28",
+  },
+};
+
+function runtimeOf(provider: Provider): Readonly<Record<string, string>> {
+  const ofDebian = { GRAFTLET_TEST_CONTAINERD: "1.6", GRAFTLET_TEST_DOCKER: "20.10" };
+  return { GRAFTLET_TEST_PROVIDER: provider, ...ofDebian, ...newer[provider] };
 }
 
 /** Makes one job of those that share a lab with the same provider. */

@@ -9,6 +9,7 @@ import { agentAddresses, agentMachineArgv } from "./agent-machine.ts";
 import { bringUp } from "./bring-up.ts";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { createDaemons, type Daemons } from "./daemons.ts";
+import { dockerUnderTest } from "./docker-version.ts";
 import { startKeeper } from "./keeping.ts";
 import { apiServerUrl, auditGroup } from "./control-plane.ts";
 import { type Kubectl, kubectlOf } from "./kubectl.ts";
@@ -128,13 +129,15 @@ export interface Cluster extends Kubectl, AsyncDisposable {
 export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const { nodeName = "node-1", provider = providerUnderTest(), say = () => {} } = options;
   const { containerd = containerdUnderTest(), kit = testKit } = options;
+  const docker = dockerUnderTest(provider);
   const layout = layoutOf(clusterName(options.name, provider, containerd));
-  const tools = await findTools(say, containerd, kit);
+  const tools = await findTools(say, containerd, kit, docker);
   const catalog = (kit === testKit && prepared()?.images) || (await buildImages(tools, say, kit.images));
   await lease(layout, {
     nodeName,
     provider,
     containerd,
+    docker,
     privatePassword: randomBytes(9).toString("base64url"),
     ...(isGuest(provider) && { guestSizes: { ...guestSizes, ...options.guest } }),
   });
@@ -179,10 +182,10 @@ export function clusterName(
 /** A cluster that is up, started by another process; disposing it does nothing. Throws when there is none. */
 export async function openCluster(name: string): Promise<Cluster> {
   const layout = layoutOf(name);
-  const { holder, containerd } = readState(layout) ?? {};
+  const { holder, containerd, docker } = readState(layout) ?? {};
   if (!holder || !isHeld(layout))
     throw new Error(`no cluster ${name} is up: start it with "node test/cluster/cluster.ts up --name ${name}"`);
-  const tools = await findTools(() => {}, containerd, { programs: [], images: [] });
+  const tools = await findTools(() => {}, containerd, { programs: [], images: [] }, docker);
   return clusterOf({ layout, tools, holder, end: async () => {}, release: () => {} });
 }
 

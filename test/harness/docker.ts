@@ -1,10 +1,12 @@
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { hasResourceCapability } from "./capabilities.ts";
 import { secondRuntimeHandler } from "./containerd-config.ts";
+import type { DockerVersion } from "./docker-version.ts";
+import { cdiDirectory } from "./dra-driver.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.ts";
 import { registryAddress } from "./registry.ts";
-import type { Layout } from "./state.ts";
+import { type Layout, readState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
 /** What may change from one start of the daemon to the next. */
@@ -15,6 +17,8 @@ export interface DockerSettings {
   readonly driver?: "cgroupfs" | "systemd";
   /** False for an engine as it is installed: where the machine lacks CAP_SYS_RESOURCE it starts no privileged container. */
   readonly privileged?: boolean;
+  /** False for an engine that injects no CDI devices. Only Docker 28 is configured so. */
+  readonly cdi?: boolean;
 }
 
 /** Writes the configuration of the cluster's Docker Engine, for its next start. Below the cluster's folder it keeps all that it
@@ -22,7 +26,7 @@ export interface DockerSettings {
  *  @see https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file */
 export function writeDockerConfig(
   layout: Layout,
-  { liveRestore = true, driver = "cgroupfs", privileged = true }: DockerSettings = {},
+  { liveRestore = true, driver = "cgroupfs", privileged = true, cdi = true }: DockerSettings = {},
 ): void {
   writePrograms(layout, privileged);
   const registry = `${registryAddress(layout)}:${addresses.registryPort}`;
@@ -41,14 +45,22 @@ export function writeDockerConfig(
     "registry-mirrors": [`http://${registry}`],
     "insecure-registries": [plainRegistryHost, registry, `${privateRegistryHost}:${addresses.privateRegistryPort}`],
     "shutdown-timeout": 5,
+    // Debian's refuses to start with either.
+    ...(versionOf(layout) === "28" && { "cdi-spec-dirs": [cdiDirectory(layout)], features: { cdi } }),
   };
   writeFileSync(configFile(layout), JSON.stringify(config, undefined, 2));
 }
 
-/** The command line of the cluster's Docker Engine. It starts a containerd of its own, which ends with it. */
+/** The command line of the cluster's Docker Engine. It starts a containerd of its own, which ends with it, and looks for that, runc and
+ *  docker-proxy on PATH. */
 export function dockerdArgv(tools: Tools, layout: Layout): string[] {
-  const path = `${programs(layout)}:${process.env.PATH}`;
-  return ["env", `PATH=${path}`, tools.path("dockerd"), "--config-file", configFile(layout)];
+  const beside = versionOf(layout) === "28" ? ["docker-proxy", "containerd", "runc"] : [];
+  const folders = [programs(layout), ...beside.map((name) => dirname(tools.path(name))), process.env.PATH];
+  return ["env", `PATH=${folders.join(":")}`, tools.path("dockerd"), "--config-file", configFile(layout)];
+}
+
+function versionOf(layout: Layout): DockerVersion | undefined {
+  return readState(layout)?.docker;
 }
 
 /** Where the Docker Engine keeps what ends with the machine: runc's state, the pods' network namespaces. */

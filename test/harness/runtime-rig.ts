@@ -13,6 +13,7 @@ import { agentAddresses } from "./agent-machine.ts";
 import { clusterName } from "./cluster.ts";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { type Daemons, createDaemons } from "./daemons.ts";
+import { dockerUnderTest } from "./docker-version.ts";
 import { startKeeper } from "./keeping.ts";
 import { addresses, createNetwork, networkArgv, startHolder } from "./namespaces.ts";
 import { must, type ProcessId, start } from "./processes.ts";
@@ -69,14 +70,15 @@ export async function startRuntimeRig(
 ): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
-  const tools = await findTools(say, containerd, kit);
+  const docker = dockerUnderTest(provider);
+  const tools = await findTools(say, containerd, kit, docker);
   const images = (kit === testKit && prepared()?.images) || (await buildImages(tools, say, kit.images));
   const privatePassword = randomBytes(9).toString("base64url");
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
   const sizes = isGuest(provider) ? { guestSizes } : {};
-  if (!takeLease(layout, { nodeName: name, provider, containerd, privatePassword, ...sizes }))
+  if (!takeLease(layout, { nodeName: name, provider, containerd, docker, privatePassword, ...sizes }))
     throw new Error(`the rig ${name} is being started by another process`);
   const keeper = await startKeeper(layout);
   let released = false;

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ContainerdVersion } from "./containerd-version.ts";
+import type { DockerVersion } from "./docker-version.ts";
 import { identify, isAlive, type ProcessId } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
 
@@ -29,6 +30,8 @@ export interface ClusterState {
   readonly provider: ProviderName;
   /** Of what version its containerd is, where it has one. */
   readonly containerd: ContainerdVersion;
+  /** Of what version its Docker Engine is, where it has one. */
+  readonly docker: DockerVersion;
   /** The process whose end is the cluster's end; absent for a cluster that stays until `down`. */
   readonly owner?: ProcessId;
   /** The process that keeps the mount namespace. */
@@ -146,7 +149,10 @@ export function isHeld(layout: Layout): boolean {
 }
 
 /** What is settled before anything of a cluster is made. */
-export type FirstState = Pick<ClusterState, "nodeName" | "provider" | "containerd" | "privatePassword" | "guestSizes">;
+export type FirstState = Pick<
+  ClusterState,
+  "nodeName" | "provider" | "containerd" | "docker" | "privatePassword" | "guestSizes"
+>;
 
 /**
  * Takes the name for a new cluster: making its folder is the lease, so of two callers one gets it.

@@ -1,6 +1,7 @@
 import { accessSync, constants, existsSync } from "node:fs";
 import { join } from "node:path";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
+import type { DockerVersion } from "./docker-version.ts";
 import { prepared } from "./prepared.ts";
 import { must, start } from "./processes.ts";
 import { type ImageProgram, type Kit, testKit } from "../cluster/tools/kits.ts";
@@ -15,6 +16,9 @@ const clusterFolder = join(import.meta.dirname, "..", "cluster");
 /** The containerd that is not Debian's, with what it brings. */
 const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
 
+/** The Docker Engine that is not Debian's. */
+const ofDocker = ["dockerd", "docker-proxy"] as const;
+
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
@@ -26,6 +30,8 @@ export interface ToolFolders {
   readonly containerd?: string;
   /** That of the runc which that containerd runs. */
   readonly runc?: string;
+  /** That of the Docker Engine that is not Debian's. */
+  readonly docker?: string;
   /** That of a control plane of another version. */
   readonly controlPlane?: string;
 }
@@ -35,9 +41,11 @@ export async function findTools(
   say: Say,
   containerd: ContainerdVersion = containerdUnderTest(),
   kit: Kit = testKit,
+  docker: DockerVersion = "20.10",
 ): Promise<Tools> {
   const known = kit === testKit ? prepared()?.tools[containerd] : undefined;
-  return toolsIn(known ?? (await findToolFolders(say, containerd, kit)));
+  const folders = known ?? (await findToolFolders(say, containerd, kit));
+  return toolsIn(docker === "20.10" ? folders : { ...folders, docker: await buildDocker(docker, say) });
 }
 
 /**
@@ -73,7 +81,7 @@ export async function findToolFolders(say: Say, containerd: ContainerdVersion, k
 }
 
 /** The programs in those folders; what is in none of them is the machine's. */
-export function toolsIn({ assets, main, containerd, runc, controlPlane }: ToolFolders): Tools {
+export function toolsIn({ assets, main, containerd, runc, docker, controlPlane }: ToolFolders): Tools {
   const among = (names: readonly string[], folder: string | undefined, name: string): string[] =>
     folder && names.includes(name) ? [join(folder, name)] : [];
   return {
@@ -82,6 +90,7 @@ export function toolsIn({ assets, main, containerd, runc, controlPlane }: ToolFo
         ...among(ofControlPlane, controlPlane, name),
         ...among(ofContainerd, containerd, name),
         ...among(["runc"], runc, name),
+        ...among(ofDocker, docker, name),
         ...(assets ? [join(assets, name)] : []),
         join(main, name),
         ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) =>
@@ -135,6 +144,10 @@ async function buildTools({ module, names, what, minutes }: Built, say: Say): Pr
   say(`building ${what} from Go modules: once per machine, up to ${minutes} minutes on two cores`);
   await runVisibly([...build, ...names]);
   return folder;
+}
+
+function buildDocker(docker: DockerVersion, say: Say): Promise<string> {
+  return buildTools({ module: "docker", names: ofDocker, what: `a Docker Engine ${docker}`, minutes: 4 }, say);
 }
 
 /** The folder of the control plane that `GRAFTLET_TEST_KUBERNETES` asks for; undefined where it asks for none. */

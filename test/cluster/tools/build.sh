@@ -74,6 +74,10 @@ case ${tools[0]} in
   github.com/containerd/containerd/v2/*)
     version=$(go list -m -f "{{.Version}}" github.com/containerd/containerd/v2)
     flags="$flags -X github.com/containerd/containerd/v2/version.Version=$version" ;;
+  github.com/docker/docker/*)
+    version=$(go list -m -f "{{.Version}}" github.com/docker/docker)
+    version=${version%+incompatible}
+    flags="$flags -X github.com/docker/docker/dockerversion.Version=${version#v}" ;;
   github.com/opencontainers/runc)
     version=$(go list -m -f "{{.Version}}" github.com/opencontainers/runc) ;;
   */coredns)

@@ -44,10 +44,14 @@ test("make test and make test-more run the matrix and all contracts; ONLY, PROVI
   assert.throws(() => names({ only: "nothing" }), /no test\/integration\/nothing\*/);
   assert.throws(
     () => names({ provider: "podman" }),
-    /it is one of cri, cri-2\.4, docker, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest, ssh-docker-guest/,
+    /it is one of cri, cri-2\.4, docker, docker-28, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest, ssh-docker-guest/,
   );
   const [newer] = integrationJobs({ ...asked, only: "pods", provider: "cri-2.4" });
-  assert.deepEqual(newer?.env, { GRAFTLET_TEST_PROVIDER: "cri", GRAFTLET_TEST_CONTAINERD: "2.4" });
+  assert.deepEqual(newer?.env, {
+    GRAFTLET_TEST_PROVIDER: "cri",
+    GRAFTLET_TEST_CONTAINERD: "2.4",
+    GRAFTLET_TEST_DOCKER: "20.10",
+  });
 });
 
 test("files that share a lab form one job per provider, and start the lab by its name", () => {

@@ -61,8 +61,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	data := filepath.Join(*rootDir, "plugins", *name)
-	for _, folder := range []string{data, *cdiDir} {
+	for _, folder := range []string{dataFolder(), *cdiDir} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
@@ -74,7 +73,7 @@ func run() error {
 		kubeletplugin.NodeName(*nodeName),
 		kubeletplugin.DriverName(*name),
 		kubeletplugin.RegistrarDirectoryPath(filepath.Join(*rootDir, "plugins_registry")),
-		kubeletplugin.PluginDataDirectoryPath(data),
+		kubeletplugin.PluginDataDirectoryPath(dataFolder()),
 	)
 	if err != nil {
 		return err
@@ -177,11 +176,16 @@ func prepare(claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
 			continue
 		}
 		id := fmt.Sprintf("%s-%s", claim.UID, result.Device)
+		mounted := filepath.Join(dataFolder(), result.Device)
+		if err := os.WriteFile(mounted, []byte("driver of "+result.Device+"\n"), 0o644); err != nil {
+			return nil, err
+		}
 		specs = append(specs, map[string]any{
 			"name": id,
 			"containerEdits": map[string]any{
 				"env":         []string{fmt.Sprintf("DRA_%s=%s", result.Request, result.Device)},
 				"deviceNodes": []map[string]any{{"path": "/dev/dra-" + result.Device, "hostPath": "/dev/null"}},
+				"mounts":      []map[string]any{{"containerPath": "/dra/" + result.Device, "hostPath": mounted, "options": []string{"ro", "bind"}}},
 			},
 		})
 		prepared = append(prepared, kubeletplugin.Device{
@@ -196,6 +200,10 @@ func prepare(claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
 		return nil, err
 	}
 	return prepared, os.WriteFile(specFile(claim.UID), text, 0o644)
+}
+
+func dataFolder() string {
+	return filepath.Join(*rootDir, "plugins", *name)
 }
 
 func specFile(claim types.UID) string {
