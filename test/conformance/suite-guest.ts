@@ -6,20 +6,34 @@ import { addresses } from "../harness/namespaces.ts";
 import { must, start } from "../harness/processes.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
+import type { GuestSizes } from "../harness/state.ts";
 import { shellLine } from "../machines/guest-link.ts";
 import { copyIn, copyOut, guestArgv } from "../machines/guest-way.ts";
 import { runGinkgo } from "./ginkgo.ts";
+import { guestMachines } from "./guest-machines.ts";
 import { baseConfiguration, readOnlyPort, startReadOnlyPort, suiteFlags, writeKubelet } from "./node-agent.ts";
 import { targetWith } from "./options.ts";
+import type { SuiteOutcome } from "./outcomes.ts";
+import { readEntries } from "./score/store.ts";
 import { prepareFolder, type RunSuite, type SuiteRun } from "./suite-run.ts";
 
 /** The suite of a node alone, in a guest: its API server, the agent as a unit of systemd, and containerd are all there, on cgroup v2. Files
  *  have the same paths there as here. */
 export const runInGuest: RunSuite = async (run) => {
+  const outcomes: SuiteOutcome[] = [];
+  for (const { name, sizes, names } of guestMachines(run.names, readEntries()))
+    outcomes.push(await runOn(sizes, { ...run, names, folder: join(run.folder, name) }));
+  return {
+    tests: new Map(outcomes.flatMap(({ tests }) => [...tests])),
+    trouble: outcomes.flatMap(({ trouble }) => trouble),
+  };
+};
+
+async function runOn(guest: Partial<GuestSizes>, run: SuiteRun): Promise<SuiteOutcome> {
   const { suite, reports } = prepareFolder(run, "e2e_node.test");
   const provider = targetWith(run.provider);
   const nodeName = "conformance-guest";
-  await using rig = await startRuntimeRig(nodeName, provider);
+  await using rig = await startRuntimeRig(nodeName, provider, { guest });
   const { layout } = rig;
   const endpoint = `unix://${runtimeDaemons[provider].socket(layout)}`;
   const node = { nodeName, address: addresses.guest, endpoint };
@@ -55,7 +69,7 @@ export const runInGuest: RunSuite = async (run) => {
     ended: run.ended,
     limits: run.limits,
   });
-};
+}
 
 /** Programs that the guest is given: the suite's, and those of the agent. */
 function programsOf({ programs, agent }: SuiteRun, { tools }: RuntimeRig): readonly string[] {

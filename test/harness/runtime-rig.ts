@@ -22,6 +22,7 @@ import { isGuest } from "../matrix.ts";
 import { hasSystemd, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
 import {
+  type GuestSizes,
   type Layout,
   disown,
   guestSizes,
@@ -58,6 +59,8 @@ export interface RuntimeRigOptions {
   readonly containerd?: ContainerdVersion;
   /** The programs and images that it is brought up with; all that tests use unless given. */
   readonly kit?: Kit;
+  /** What a target with a kernel of its own is given; `guestSizes` unless given. */
+  readonly guest?: Partial<GuestSizes>;
 }
 
 /** The runtime as the test cluster has it, without the cluster; with an sshd beside it where the provider is one over SSH.
@@ -66,7 +69,7 @@ export interface RuntimeRigOptions {
 export async function startRuntimeRig(
   name: string,
   provider: ProviderName,
-  { address = addresses.node, containerd = containerdUnderTest(), kit = testKit }: RuntimeRigOptions = {},
+  { address = addresses.node, containerd = containerdUnderTest(), kit = testKit, guest }: RuntimeRigOptions = {},
 ): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
@@ -77,7 +80,7 @@ export async function startRuntimeRig(
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
-  const sizes = isGuest(provider) ? { guestSizes } : {};
+  const sizes = isGuest(provider) ? { guestSizes: { ...guestSizes, ...guest } } : {};
   if (!takeLease(layout, { nodeName: name, provider, containerd, docker, privatePassword, ...sizes }))
     throw new Error(`the rig ${name} is being started by another process`);
   const keeper = await startKeeper(layout);

@@ -10,6 +10,8 @@ export interface GuestSizes {
   readonly cpus: number;
   /** CPUs and memory are split evenly over so many nodes. */
   readonly numa: number;
+  /** CPUs that are a core. Where it is given each NUMA node is a socket. */
+  readonly threadsPerCore?: number;
   readonly memoryMiB: number;
   /** Of a disk that is swap; 0 for none. */
   readonly swapMiB: number;

@@ -38,7 +38,7 @@ export async function savedState(
 ): Promise<SavedState> {
   const emulator = await emulatorVersion();
   const folder = await cached({
-    kind: `state-${sizes.cpus}-${sizes.numa}-${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}${sizes.selinux ? "-selinux" : ""}`,
+    kind: `state-${sizes.cpus}-${sizes.numa}-${sizes.threadsPerCore === undefined ? "" : `${sizes.threadsPerCore}threads-`}${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}${sizes.selinux ? "-selinux" : ""}`,
     recipe: [image.folder, store, sizes, emulator, qemuArgv({ image, sizes, folder: "", name: "" }), settling(sizes)],
     waiting: "booting the guest that others go on from: once per change of its recipe, about two minutes",
     say,

@@ -32,14 +32,14 @@ export function guestDisks({ swapMiB, disksMiB }: GuestSizes): string[] {
 /** The command line of the emulator. It ends with the guest's power, not with a reboot.
  *  @see https://www.qemu.org/docs/master/system/invocation.html */
 export function qemuArgv({ image, sizes, folder, name, memory }: Emulated): string[] {
-  const { cpus, memoryMiB, selinux } = sizes;
+  const { memoryMiB, selinux } = sizes;
   const options: readonly (readonly [string, string])[] = [
     ["name", name],
     ["M", "q35,hpet=off"],
     ["accel", "tcg,thread=multi,tb-size=512"],
-    ["cpu", "max,-la57"],
+    ["cpu", processor(sizes)],
     ["m", String(memoryMiB)],
-    ["smp", String(cpus)],
+    ["smp", topology(sizes)],
     ["display", "none"],
     ["device", "virtio-rng-pci"],
     ["serial", `file:${join(folder, "serial")}`],
@@ -81,6 +81,16 @@ const kernelArguments =
 
 function drive(file: string): string {
   return `file=${file},if=virtio,format=qcow2,cache=unsafe,discard=unmap`;
+}
+
+/** The emulated AMD processor has no leaf by which its kernel would tell threads from cores, Intel's has. */
+function processor({ threadsPerCore }: GuestSizes): string {
+  return threadsPerCore === undefined ? "max,-la57" : "max,-la57,vendor=GenuineIntel";
+}
+
+function topology({ cpus, numa, threadsPerCore }: GuestSizes): string {
+  if (threadsPerCore === undefined) return String(cpus);
+  return `${cpus},sockets=${numa},cores=${cpus / numa / threadsPerCore},threads=${threadsPerCore}`;
 }
 
 /** CPUs and memory are split evenly over the NUMA nodes. */

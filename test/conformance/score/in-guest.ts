@@ -10,7 +10,7 @@ const title =
   "Tests that the real kubelet was run with in a guest, as a whole node: systemd, cgroup v2, swap. How its attempts ended.";
 
 /** Needs that a guest meets and this machine does not, as the entries of the list `guest` name them. */
-const has = /^(?:cgroup v2|swap|NUMA nodes|huge pages|CAP_SYS_RESOURCE|AppArmor|systemd-logind);/;
+const has = /^(?:cgroup v2|swap|NUMA nodes|more processors|huge pages|CAP_SYS_RESOURCE|AppArmor|systemd-logind);/;
 
 /** A candidate's attempts in a guest. */
 export type GuestEntry = Omit<Entry, "list">;

@@ -45,7 +45,7 @@ export function placeAll(
 }
 
 /** What an entry says that its test needs. */
-function needIn(entry: Entry | undefined): string | undefined {
+export function needIn(entry: Entry | undefined): string | undefined {
   return entry && /^(.*?); (?:passed \d|skipped)/.exec(entry.note)?.[1];
 }
 

@@ -13,7 +13,7 @@ const needs: readonly (readonly [RegExp, string])[] = [
   [/GracefulNodeShutdown|node reboots/, "systemd-logind"],
   [/sctp/i, "SCTP"],
   [
-    /(?:at least|enough|more than|requires?) .*cpus?|CPU Manager .* CPUs|SMT|insufficient cpu|Skipping CPU/i,
+    /(?:at least|enough|more than|requires?) .*cpus?|CPU Manager .* CPUs|SMT|insufficient cpu|Skipping CPU|CPU capacity </i,
     "more processors",
   ],
   [/(?:at least|Requires|require|need).{0,20} (?:two|2|3) .*nodes|between nodes|multiple nodes/i, "several nodes"],

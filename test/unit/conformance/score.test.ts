@@ -3,6 +3,7 @@ import { appendFile, mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { guestMachines } from "../../conformance/guest-machines.ts";
 import { type ListedTest, whole } from "../../conformance/list.ts";
 import { type Provider, providers } from "../../conformance/options.ts";
 import type { Outcome } from "../../conformance/outcomes.ts";
@@ -185,6 +186,33 @@ test("runs the kubelet in a guest for the node tests that need a guest's feature
   assert.ok(made.every(passesInGuest));
   assert.deepEqual(parseGuestEntries(guestText(made)), made);
   assert.deepEqual(guestEntries(candidates, new Map(), made), made, "what another machine has found out stays");
+});
+
+test("gives tests of processors and NUMA nodes a guest with eight CPUs, and those of threads one whose cores have two", () => {
+  const entry = (name: string, capability: string, note: string): Entry => ({
+    suite: "e2e_node",
+    name,
+    list: "guest",
+    capability,
+    note,
+  });
+  const managers = "CPU and memory managers";
+  const entries = [
+    entry("A", "pods", "swap; skipped: no swap"),
+    entry("B", "pods", "more processors; skipped: fewer than 4"),
+    entry("C", managers, "cgroup v2; skipped: no cgroup v2"),
+    entry("D", managers, "NUMA nodes; skipped: SMT disabled"),
+    entry("E", managers, "NUMA nodes; skipped: one node"),
+  ];
+  const made = guestMachines(["A", "B", "C", "D", "E", "F"], entries);
+  assert.deepEqual(
+    made.map(({ name, names, sizes }) => [name, names, sizes.cpus, sizes.threadsPerCore]),
+    [
+      ["plain", ["A", "F"], undefined, undefined],
+      ["numa", ["B", "C", "E"], 8, 1],
+      ["threads", ["D"], 8, 2],
+    ],
+  );
 });
 
 test("uses graftlet's last attempt as the result, and reads the results file that it wrote", () => {
