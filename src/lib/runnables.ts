@@ -25,7 +25,9 @@ export async function runGroup(runnables: readonly Runnable[], signal: AbortSign
     if (signal.aborted || failure) break;
     const stop = new AbortController();
     started.push({ stop, done: runnable.run(stop.signal).catch(fail) });
-    if (runnable.ready) await Promise.race([runnable.ready(stop.signal).catch(fail), stopping]);
+    // A runnable that is stopped before it is ready has not failed.
+    const notReady = (error: unknown) => (stop.signal.aborted ? undefined : fail(error));
+    if (runnable.ready) await Promise.race([runnable.ready(stop.signal).catch(notReady), stopping]);
   }
   await stopping;
   ended.abort();

@@ -75,7 +75,7 @@ test("parses the options of a run", () => {
   assert.deepEqual([readOptions({ NODES: "100" }).whole, readOptions({ NODES: "7" }).whole], [true, false]);
   assert.throws(() => readOptions({ ONLY: "stop" }), /ONLY names "stop": with cri it is one or more of start,delete/);
   assert.throws(() => readOptions({ PROVIDER: "podman" }), /PROVIDER is "podman": it is one of cri, docker, ssh/);
-  assert.throws(() => readOptions({ NODES: "many" }), /NODES is "many": write a whole number from 1 to 500/);
+  assert.throws(() => readOptions({ NODES: "many" }), /NODES is "many": write a whole number from 1 to 1000/);
   assert.throws(() => readOptions({ NODES: "3", PROVIDER: "ssh" }), /leave out PROVIDER/);
 });
 

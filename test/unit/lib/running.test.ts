@@ -47,6 +47,17 @@ test("a group that is stopped before its start runs nothing", async () => {
   assert.deepEqual(seen, []);
 });
 
+test("a group that is stopped while a service is not ready yet ends without an error", async () => {
+  const seen: string[] = [];
+  const stop = new AbortController();
+  const ready = (signal: AbortSignal) => untilAborted(new Promise<void>(() => undefined), signal);
+  const group = runGroup([service("a", seen, { ready }), service("b", seen)], stop.signal);
+  await turnOver();
+  stop.abort();
+  await group;
+  assert.deepEqual(seen, ["a runs", "a ended"]);
+});
+
 test("singleFlight: concurrent callers with the same key share a call; later callers start a new call", async () => {
   const flight = createSingleFlight<number>();
   let calls = 0;
