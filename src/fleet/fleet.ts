@@ -24,7 +24,15 @@ import { createStarts } from "./starts.ts";
 export interface FleetDeps
   extends Omit<
     MembersDeps,
-    "secret" | "hasPool" | "isActive" | "rollOuts" | "startInTurn" | "events" | "effective" | "onStopped"
+    | "secret"
+    | "hasPool"
+    | "isActive"
+    | "rollOuts"
+    | "startInTurn"
+    | "events"
+    | "effective"
+    | "onStopped"
+    | "onSuperseded"
   > {
   /** Namespace of the objects and their Secrets. */
   readonly namespace: string;
@@ -90,6 +98,12 @@ export function createFleet(deps: FleetDeps) {
     const object = objects.get(namespace, name);
     if (object && isOwn(object) && !sharing.isEnding()) members.update(object, serving.signal);
   };
+  /** The machine has seen a later epoch than the cluster knows: the cluster was restored from a backup, or another replica owned the object
+   *  for a moment. */
+  const onSuperseded = (name: string) => {
+    const object = objects.get(namespace, name);
+    if (object && isOwn(object)) sharing.nodes.takeAgain(object, serving.signal);
+  };
   const members = createMembers({
     ...deps,
     events,
@@ -100,6 +114,7 @@ export function createFleet(deps: FleetDeps) {
     startInTurn: createStarts(clock),
     effective,
     onStopped: serve,
+    onSuperseded,
   });
   const sharing = createSharing({
     ...deps,

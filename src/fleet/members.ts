@@ -14,6 +14,8 @@ export interface MembersDeps extends ClockAndLog, Omit<MemberDeps, "report" | "p
   effective(object: GraftedNode): GraftedNode;
   /** Called when an object is no longer served although it may still exist. */
   onStopped(name: string): void;
+  /** Called while the machine of an object knows a later epoch than that of its owner. */
+  onSuperseded(name: string): void;
 }
 
 interface ServedMember {
@@ -34,7 +36,7 @@ export type Members = ReturnType<typeof createMembers>;
 
 /** Creates the members of a fleet that this process serves, by the names of their objects. */
 export function createMembers(deps: MembersDeps) {
-  const { effective, onStopped } = deps;
+  const { effective, onStopped, onSuperseded } = deps;
   const members = new Map<string, ServedMember>();
   const serve = (object: GraftedNode, signal: AbortSignal) => {
     const { name, uid } = object.metadata;
@@ -44,10 +46,14 @@ export function createMembers(deps: MembersDeps) {
     const completed = effective(object);
     const member = createMember({ ...deps, report, port, isActive: () => deps.isActive(name), log }, completed);
     const stop = new AbortController();
+    const unsubscribe = report.onChange(() => {
+      if (report.progress().trouble?.reason === "Superseded") onSuperseded(name);
+    });
     const ended = member
       .serve(AbortSignal.any([signal, stop.signal]))
       .catch((error: unknown) => log.error({ err: error }, "cannot serve GraftedNode; its node has stopped"))
       .finally(() => {
+        unsubscribe();
         added[Symbol.dispose]();
         if (members.get(name)?.object.metadata.uid === uid) members.delete(name);
         if (stop.signal.aborted && !signal.aborted) onStopped(name);
@@ -67,8 +73,9 @@ export function createMembers(deps: MembersDeps) {
     // Its machine has left the cluster, and the object is about to be gone.
     if (!known && isDeleted(object) && !isHeld(object)) return;
     if (!known) return serve(object, signal);
-    // Once the member of the previous object with this name has ended, `onStopped` leads to this one.
-    if (known.object.metadata.uid !== object.metadata.uid) return known.stop.abort();
+    // Once the member of the previous object with this name, or of the previous epoch, has ended, `onStopped` leads to this one.
+    if (known.object.metadata.uid !== object.metadata.uid || epochOf(known.object) !== epochOf(object))
+      return known.stop.abort();
     known.object = object;
     follow(known);
   };
@@ -106,6 +113,10 @@ export function createMembers(deps: MembersDeps) {
     },
     ended: () => Promise.all([...members.values()].map(({ ended }) => ended)),
   };
+}
+
+function epochOf({ status }: GraftedNode): number | undefined {
+  return status?.owner?.epoch;
 }
 
 function observedMember({ completed: { metadata, spec }, member }: ServedMember) {

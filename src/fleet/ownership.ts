@@ -39,6 +39,8 @@ export interface Ownership<T extends OwnedObject> extends Runnable {
   owns(object: T): boolean;
   /** Number of objects that no living replica owns. */
   unowned(): number;
+  /** Takes an object again that this replica owns, in the next epoch. */
+  takeAgain(object: T, signal: AbortSignal): void;
   /** To be called when objects or replicas have changed. */
   check(): void;
   /** Hands over all objects of this replica, a few at a time. Ends early when the signal aborts. */
@@ -72,6 +74,9 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
       objects()
         .map(placedObject(membership))
         .filter(({ owner }) => owner === undefined).length,
+    takeAgain(object, signal) {
+      if (handOvers.owns(object) && membership.mayTake()) takes.take(object, signal);
+    },
     check: changed.fire,
     async run(signal) {
       while (!signal.aborted) {
@@ -95,7 +100,10 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
   const inTurn = createSemaphore(takenAtOnce);
   /** Since when objects have had no owner, monotonic milliseconds. */
   const unowned = new Map<string, number>();
+  const start = (object: T, signal: AbortSignal) =>
+    void takes.start(object.metadata.name, () => inTurn(() => take(deps, object, signal), signal), signal);
   return {
+    take: start,
     /** Takes the objects that are this replica's turn. @returns when to look again, milliseconds; undefined if no other object is without
      *  owner. */
     takeUnowned(all: readonly T[], signal: AbortSignal): number | undefined {
@@ -110,8 +118,7 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
         const since = unowned.get(name) ?? now;
         unowned.set(name, since);
         const leftMs = since + abandonedMs - now;
-        if (target === self.uid || leftMs <= 0)
-          void takes.start(name, () => inTurn(() => take(deps, object, signal), signal), signal);
+        if (target === self.uid || leftMs <= 0) start(object, signal);
         else againMs = Math.min(againMs ?? leftMs, leftMs);
       }
       return againMs;

@@ -136,9 +136,13 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
       };
     },
     onListed: () => (listed += 1),
-    async run({ nodeName, kubelet: { port } }, { report }, signal) {
+    async run({ nodeName, kubelet: { port } }, { report, fencingToken }, signal) {
       did.push(`start ${nodeName} ${port}`);
       report.onTargetOpened("local");
+      // A machine that has been used in epoch 3.
+      if (nodeName === "later" && (fencingToken()?.epoch ?? 0) < 3)
+        report.onProgress({ trouble: { reason: "Superseded", message: "a later epoch" } });
+      if (nodeName === "later") did.push(`epoch ${fencingToken()?.epoch}`);
       report.onProgress({ isIdentified: true, isClaimed: true });
       report.onRunning(readyNode(nodeName));
       await onAbort(signal);
@@ -204,6 +208,15 @@ test("does not serve an object while a configuration has a node of its name, or 
   send("MODIFIED", shown);
   await until(() => did.length === 3);
   assert.equal(did[2], "stop a");
+});
+
+test("takes an object again if its machine knows a later epoch, until it has the latest", async (t) => {
+  const { did, until } = start(t, [machine("later")]);
+  await until(() => did.includes("epoch 3"));
+  assert.deepEqual(
+    did.filter((line) => line.startsWith("epoch")),
+    ["epoch 1", "epoch 2", "epoch 3"],
+  );
 });
 
 test("restarts the node of an object that is deleted and created again with the same name", async (t) => {
