@@ -47,7 +47,7 @@ export function createMembers(deps: MembersDeps) {
     const member = createMember({ ...deps, report, port, isActive: () => deps.isActive(name), log }, completed);
     const stop = new AbortController();
     const unsubscribe = report.onChange(() => {
-      if (report.progress().trouble?.reason === "Superseded") onSuperseded(name);
+      if (!stop.signal.aborted && report.progress().trouble?.reason === "Superseded") onSuperseded(name);
     });
     const ended = member
       .serve(AbortSignal.any([signal, stop.signal]))

@@ -100,8 +100,15 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
   const inTurn = createSemaphore(takenAtOnce);
   /** Since when objects have had no owner, monotonic milliseconds. */
   const unowned = new Map<string, number>();
-  const start = (object: T, signal: AbortSignal) =>
-    void takes.start(object.metadata.name, () => inTurn(() => take(deps, object, signal), signal), signal);
+  /** Epochs in which this replica has taken objects, by their UIDs: it may see its own change later than it was made. */
+  const taken = new Map<string, number>();
+  const start = (object: T, signal: AbortSignal) => {
+    const { name, uid } = object.metadata;
+    const epoch = (object.status?.owner?.epoch ?? 0) + 1;
+    if ((taken.get(uid) ?? 0) >= epoch) return;
+    const work = () => inTurn(() => take(deps, object, epoch, signal), signal);
+    void takes.start(name, async () => taken.set(uid, await work()), signal);
+  };
   return {
     take: start,
     /** Takes the objects that are this replica's turn. @returns when to look again, milliseconds; undefined if no other object is without
@@ -110,6 +117,7 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
       const now = clock.monotonic();
       const targets = placementOf(all.map(placedObject(membership)), membership.accepting());
       for (const name of unowned.keys()) if (!targets.has(name)) unowned.delete(name);
+      keepOnly(taken, all);
       let againMs: number | undefined;
       for (const object of all) {
         const { name } = object.metadata;
@@ -137,11 +145,6 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
     isOwn(object) &&
     !handOvers.has(object.metadata.name) &&
     handedOver.get(object.metadata.uid) !== object.status?.owner?.epoch;
-  const forgetGone = (all: readonly T[]) => {
-    if (handedOver.size === 0) return;
-    const uids = new Set(all.map(({ metadata: { uid } }) => uid));
-    for (const uid of handedOver.keys()) if (!uids.has(uid)) handedOver.delete(uid);
-  };
   const hasOthers = () => membership.accepting().some((uid) => uid !== self.uid);
   const untilServedAgain = async (uid: string, signal: AbortSignal) => {
     const limit = clock.monotonic() + servedAgainMs;
@@ -166,7 +169,7 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
     owns,
     /** Gives some of the objects away if this replica has more than its share. */
     balance(all: readonly T[], signal: AbortSignal): void {
-      forgetGone(all);
+      keepOnly(handedOver, all);
       const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
       if (atOnce <= 0) return;
       const surplus = surplusOf(all.map(placedObject(membership)), membership.accepting(), self.uid);
@@ -179,6 +182,13 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       await Promise.all(given.map((object) => turn(() => handOver(object, signal), signal).catch(() => undefined)));
     },
   };
+}
+
+/** Forgets what is known of objects that are gone. */
+function keepOnly(byUid: Map<string, unknown>, all: readonly OwnedObject[]): void {
+  if (byUid.size === 0) return;
+  const uids = new Set(all.map(({ metadata: { uid } }) => uid));
+  for (const uid of byUid.keys()) if (!uids.has(uid)) byUid.delete(uid);
 }
 
 /** Changes of owners that are under way, at most one for each object. */
@@ -213,15 +223,16 @@ function placedObject({ isAlive }: Pick<Membership, "isAlive">) {
   };
 }
 
-/** Makes this replica the owner of an object. @throws conflict if the object has changed meanwhile. */
-async function take<T extends OwnedObject>(deps: OwnershipDeps<T>, object: T, signal: AbortSignal): Promise<void> {
-  const owner: OwnerStatus = {
-    replica: deps.self.name,
-    uid: deps.self.uid,
-    epoch: (object.status?.owner?.epoch ?? 0) + 1,
-    since: rfc3339(deps.clock.now()),
-  };
-  await writeOwner(deps, object, owner, signal);
+/** Makes this replica the owner of an object. @returns the epoch. @throws conflict if the object has changed meanwhile. */
+async function take<T extends OwnedObject>(
+  deps: OwnershipDeps<T>,
+  object: T,
+  epoch: number,
+  signal: AbortSignal,
+): Promise<number> {
+  const { name: replica, uid } = deps.self;
+  await writeOwner(deps, object, { replica, uid, epoch, since: rfc3339(deps.clock.now()) }, signal);
+  return epoch;
 }
 
 /** Leaves an object without owner, unless it has another one by now. @returns the epoch in which this replica owned it.
