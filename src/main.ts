@@ -25,7 +25,7 @@ async function main(stop: AbortController): Promise<number> {
     return (await runStatus({ ...command, terminal: processTerminal(), signal: stop.signal })) ? 0 : 1;
   }
   const { createMachineAccess } = await import("../providers/index.ts");
-  const { providers, enrolments } = createMachineAccess();
+  const { providers, listeners } = createMachineAccess();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));
   const { signal } = stop;
   if (command.kind === "remove") {
@@ -38,7 +38,7 @@ async function main(stop: AbortController): Promise<number> {
   }
   if (command.kind === "enrol") {
     const { runEnrol } = await import("./commands/enrol.ts");
-    await runEnrol({ ...command, enrolments, env: io.env, terminal: processTerminal(), signal });
+    await runEnrol({ ...command, listeners, env: io.env, terminal: processTerminal(), signal });
     return 0;
   }
   if (command.kind === "doctor") {
@@ -55,7 +55,7 @@ async function main(stop: AbortController): Promise<number> {
     const leaving = { longestGraceSeconds: Math.ceil(graceMs / 1000), expectedMachine };
     return runRemoval({ node, yes: true, providers, terminal: { print }, leaving, signal: stop });
   };
-  return (await runNodes({ ...command, providers, enrolments, env: io.env, cleanMachine, signal })) ? 0 : 1;
+  return (await runNodes({ ...command, providers, listeners, env: io.env, cleanMachine, signal })) ? 0 : 1;
 }
 
 class Stopped extends CodedError {

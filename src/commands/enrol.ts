@@ -12,13 +12,14 @@ import { systemClock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import { type ClockAndLog, silentLog } from "../lib/log.ts";
 import { programText } from "../lib/program-text.ts";
-import { type EnrolmentListeners, enrolmentUser } from "../seams/enrolment.ts";
+import { enrolmentUser } from "../seams/enrolment.ts";
+import type { MachineListeners } from "../seams/machine-listeners.ts";
 import { openClient } from "./open-client.ts";
 import type { CommandContext } from "./terminal.ts";
 
 type EnrolCommandOptions = OptionsOf<"enrol"> &
   Omit<CommandContext, "providers"> & {
-    enrolments(deps: ClockAndLog): Promise<Pick<EnrolmentListeners, "publicKeyOf">>;
+    listeners(deps: ClockAndLog): Promise<Pick<MachineListeners, "publicKeyOf">>;
   };
 
 /** Makes a one-time token for a GraftedNode, and prints the script that its machine runs.
@@ -35,7 +36,7 @@ export async function runEnrol(options: EnrolCommandOptions): Promise<void> {
   await using client = openClient(access, clock);
   const namespace = access.namespace();
   const object = await enrollingObject(client, { namespace, nodeName }, signal);
-  const { publicKeyOf } = await options.enrolments({ clock, log: silentLog() });
+  const { publicKeyOf } = await options.listeners({ clock, log: silentLog() });
   const listenerKey = publicKeyOf(await readFile(fleet.listener.hostKeyFile, "utf8"), undefined);
   const token = randomBytes(16).toString("hex");
   const name = enrolmentSecretName(nodeName);

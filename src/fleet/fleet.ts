@@ -3,23 +3,18 @@ import { type ApiObject, createReflector, type Reflector, type ReflectorHandler 
 import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort, type Runnable, runGroup } from "../lib/runnables.ts";
 import type { Secret } from "../objects.ts";
-import type { EnrolmentListeners } from "../seams/enrolment.ts";
-import {
-  createEnrolment,
-  type EnrolmentDeps,
-  enrolmentSecretName,
-  nodeOfEnrolment,
-  withEnrolledKeys,
-} from "./enrolment.ts";
-import { createEnrolmentService } from "./enrolment-service.ts";
-import { type GraftedNode, graftedNodePath, isDeleted, isReadyWithOwner } from "./grafted-node.ts";
+import type { MachineListeners } from "../seams/machine-listeners.ts";
+import { enrolmentSecretName, nodeOfEnrolment, withEnrolledKeys } from "./enrolment.ts";
+import { approvedHostKey, type GraftedNode, graftedNodePath, isDeleted, isReadyWithOwner } from "./grafted-node.ts";
 import { loginSecretNames } from "./login-files.ts";
 import { createLogins } from "./logins.ts";
 import { createMembers, type Members, type MembersDeps } from "./members.ts";
 import type { Replica } from "./membership.ts";
+import type { GraftedNodePool } from "./pool.ts";
 import { createPools, type Pools } from "./pools.ts";
-import { createSharing, type Sharing } from "./sharing.ts";
+import { createSharing, type SharedObjects, type Sharing } from "./sharing.ts";
 import { createStarts } from "./starts.ts";
+import { createTunnels, type Tunnels } from "./tunnels.ts";
 
 export interface FleetDeps
   extends Omit<
@@ -40,8 +35,8 @@ export interface FleetDeps
   readonly self: Replica;
   /** True for the name of a node of the process's configuration, which no object configures. */
   isConfigured(name: string): boolean;
-  /** Returns the listeners at which machines enrol. */
-  enrolments(deps: ClockAndLog): Promise<EnrolmentListeners>;
+  /** Returns the listeners at which machines enrol and open reverse tunnels. */
+  listeners(deps: ClockAndLog): Promise<MachineListeners>;
   /** Called once the first list of objects is known. */
   onListed(): void;
 }
@@ -60,17 +55,13 @@ export function createFleet(deps: FleetDeps) {
   /** Members outlive the signal of `run`, until other replicas can take their objects. */
   const serving = new AbortController();
   let isListed = false;
-  const secretsHandler = secretChanges(() => ({ members, logins }));
+  const secretsHandler = secretChanges(() => ({ members, logins, tunnels }));
   const secrets = reflectorOf(deps, `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`, secretsHandler);
   const secret = (name: string) => secrets.get(namespace, name);
-  const isFleets = ({ metadata, spec }: GraftedNode) => !spec.static && !deps.isConfigured(metadata.name);
-  /** The objects that this release serves, by this replica or another. */
-  const all = () => objects.list().filter(isFleets);
-  /** Returns the object with the defaults of its pool, and the keys of its enrolled machine. */
-  const effective = (object: GraftedNode) =>
-    withEnrolledKeys(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
-  const knownObjects = () => (isListed ? all().map(effective) : undefined);
-  const logins = createLogins({ ...deps, secrets: secrets.list, objects: knownObjects });
+  const known = knownObjects(deps, () => ({ listed: objects, pools, secret }));
+  const { all, isFleets, effective } = known;
+  const listed = () => (isListed ? known.objects() : undefined);
+  const logins = createLogins({ ...deps, secrets: secrets.list, objects: listed });
   const pools = createPools({
     ...deps,
     objects: all,
@@ -79,6 +70,7 @@ export function createFleet(deps: FleetDeps) {
       poolsChanged();
       members.updateAll();
       logins.objectsChanged();
+      tunnels.check();
     },
     onDecision() {
       poolsChanged();
@@ -116,25 +108,22 @@ export function createFleet(deps: FleetDeps) {
     onStopped: serve,
     onSuperseded,
   });
+  const tunnels = createTunnels({ ...deps, ...known, events, secret, onChange: () => sharing.nodes.check() });
+  const { claims } = tunnels;
   const sharing = createSharing({
     ...deps,
     release: deps.fleet.release,
-    nodes: { objects: all, stop: members.stop, resume: serve, isServed: isReadyWithOwner },
-    pools: {
-      objects: pools.list,
-      stop: () => Promise.resolve(),
-      resume: pools.check,
-      isServed: () => false,
-    },
+    nodes: { objects: all, stop: members.stop, resume: serve, isServed: isReadyWithOwner, claims },
+    pools: sharedPools(pools),
   });
-  const onListed = (listed: readonly GraftedNode[]) => {
-    members.replace(listed.filter(isOwn), serving.signal);
+  const onListed = (objects: readonly GraftedNode[]) => {
+    members.replace(objects.filter(isOwn), serving.signal);
     isListed = true;
     deps.onListed();
   };
-  const handler = objectChanges({ pools, active, sharing, logins, members, isOwn, serving: serving.signal, onListed });
+  const following = { pools, active, sharing, logins, tunnels, members, isOwn, onListed };
+  const handler = objectChanges({ ...following, serving: serving.signal });
   const objects = reflectorOf(deps, graftedNodePath(namespace), handler);
-  const enrolment = enrolmentServices({ ...deps, events, object: members.completed, secret });
   return {
     name: "fleet",
     /** What this replica serves, and the pools that it decides about. */
@@ -142,9 +131,45 @@ export function createFleet(deps: FleetDeps) {
     async run(signal: AbortSignal) {
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
       const last = afterOthers([secrets, pools], objects);
-      const parts = [secrets, logins.running, events, ...pools.running, ...enrolment, ...sharing.running, last];
-      await runFleet({ parts, serving, members, sharing }, signal).finally(late.cancel);
+      const parts = [secrets, logins.running, events, ...pools.running, ...tunnels.running, ...sharing.running, last];
+      await runFleet({ parts, serving, members, sharing, tunnels }, signal).finally(late.cancel);
     },
+  };
+}
+
+/** Pools, as replicas share them: nothing has to be stopped before another replica decides about one. */
+function sharedPools({ list, check }: Pick<Pools, "list" | "check">): SharedObjects<GraftedNodePool> {
+  return { objects: list, stop: () => Promise.resolve(), resume: check, isServed: () => false };
+}
+
+interface KnownObjectsParts {
+  readonly listed: Pick<Reflector<GraftedNode>, "list" | "get">;
+  readonly pools: Pick<Pools, "effective">;
+  secret(name: string): Secret | undefined;
+}
+
+/** The objects that this release serves, by this replica or another. @param parts called at each use. */
+function knownObjects({ namespace, isConfigured }: FleetDeps, parts: () => KnownObjectsParts) {
+  const isFleets = ({ metadata, spec }: GraftedNode) => !spec.static && !isConfigured(metadata.name);
+  const all = () => parts().listed.list().filter(isFleets);
+  const effective = (object: GraftedNode) => {
+    const { pools, secret } = parts();
+    return withEnrolledKeys(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
+  };
+  return {
+    isFleets,
+    /** The objects as they are in the cluster. */
+    all,
+    /** Returns the object with the defaults of its pool, and the keys of its enrolled machine. */
+    effective,
+    /** All objects in that form, or the one with that name. */
+    objects: () => all().map(effective),
+    object(name: string): GraftedNode | undefined {
+      const object = parts().listed.get(namespace, name);
+      return object && isFleets(object) ? effective(object) : undefined;
+    },
+    /** True if the object's machine opens a reverse tunnel. */
+    dialsIn: (object: GraftedNode) => parts().pools.effective(object).spec.ssh.reverse !== undefined,
   };
 }
 
@@ -154,13 +179,15 @@ interface FleetParts {
   readonly serving: AbortController;
   readonly members: Pick<Members, "ended">;
   readonly sharing: Pick<Sharing, "handOver" | "end">;
+  readonly tunnels: Pick<Tunnels, "close">;
 }
 
 /** Runs the parts of a fleet until the signal aborts, and then until the objects have been handed over. */
-async function runFleet({ parts, serving, members, sharing }: FleetParts, signal: AbortSignal): Promise<void> {
+async function runFleet({ parts, serving, members, sharing, tunnels }: FleetParts, signal: AbortSignal): Promise<void> {
   const running = runGroup(parts, serving.signal);
   try {
     await Promise.race([running, onAbort(signal)]);
+    tunnels.close();
     await sharing.handOver();
   } finally {
     serving.abort();
@@ -173,21 +200,24 @@ async function runFleet({ parts, serving, members, sharing }: FleetParts, signal
 interface SecretUsers {
   readonly members: Members;
   readonly logins: ReturnType<typeof createLogins>;
+  readonly tunnels: Pick<Tunnels, "check">;
 }
 
 /** Follows the Secrets of the namespace. A changed one wakes the members that need it. @param users called at each change. */
 function secretChanges(users: () => SecretUsers): ReflectorHandler<Secret> {
   return {
     replace() {
-      const { members, logins } = users();
+      const { members, logins, tunnels } = users();
       members.updateAll();
       logins.check();
+      tunnels.check();
     },
     changed(secret) {
-      const { members, logins } = users();
+      const { members, logins, tunnels } = users();
       const { name } = secret.metadata;
       const enrolling = nodeOfEnrolment(name);
       if (enrolling !== undefined) members.refresh(enrolling);
+      if (enrolling !== undefined || logins.concerns(secret)) tunnels.check();
       // Most Secrets of the namespace contain certificates of nodes, which members do not use.
       if (!logins.concerns(secret)) return;
       members.wake((object) => loginSecretNames(object).includes(name));
@@ -216,6 +246,7 @@ interface ObjectChangesParts {
   readonly active: Pick<ReturnType<typeof createActive>, "update">;
   readonly sharing: Pick<Sharing, "nodes">;
   readonly logins: Pick<ReturnType<typeof createLogins>, "objectsChanged">;
+  readonly tunnels: Pick<Tunnels, "check" | "hasArrived">;
   readonly members: Pick<Members, "update" | "stop">;
   /** True if this replica serves the object. */
   isOwn(object: GraftedNode): boolean;
@@ -227,7 +258,7 @@ interface ObjectChangesParts {
 
 /** Follows the objects of the namespace. */
 function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode> {
-  const { pools, active, sharing, logins, members } = parts;
+  const { pools, active, sharing, logins, tunnels, members } = parts;
   const needs = createNeeds();
   return {
     replace(listed) {
@@ -236,6 +267,7 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
       parts.onListed(listed);
       sharing.nodes.check();
       logins.objectsChanged();
+      tunnels.check();
     },
     changed(object, type) {
       const isSame = needs.follow(object, type);
@@ -243,9 +275,11 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
       else active.update();
       if (type !== "deleted" && parts.isOwn(object)) members.update(object, parts.serving);
       else void members.stop(object.metadata.name);
+      // Whether its owner is connected matters where its machine has connected, too.
+      if (!isSame || tunnels.hasArrived(object.metadata.name)) sharing.nodes.check();
       if (isSame) return;
-      sharing.nodes.check();
       logins.objectsChanged();
+      tunnels.check();
     },
   };
 }
@@ -275,7 +309,8 @@ function needsOf(object: GraftedNode): string {
   const { metadata, spec, status } = object;
   const { uid, generation } = metadata;
   const isSeen = status?.machine !== undefined;
-  return JSON.stringify([uid, generation, spec.static === undefined, isDeleted(object), isSeen, status?.owner]);
+  const isStatic = spec.static !== undefined;
+  return JSON.stringify([uid, generation, isStatic, isDeleted(object), isSeen, status?.owner, approvedHostKey(object)]);
 }
 
 function reflectorOf<T extends ApiObject>(
@@ -295,12 +330,4 @@ function afterOthers(others: readonly { ready(signal: AbortSignal): Promise<void
       if (!signal.aborted) await objects.run(signal);
     },
   };
-}
-
-/** Lets machines enrol if the release has a listener. */
-function enrolmentServices(deps: FleetDeps & Omit<EnrolmentDeps, "publicKeyOf">): readonly Runnable[] {
-  const { listener } = deps.fleet;
-  if (!listener) return [];
-  const handler = ({ publicKeyOf }: EnrolmentListeners) => createEnrolment({ ...deps, publicKeyOf });
-  return [createEnrolmentService({ ...deps, listener, handler })];
 }

@@ -78,15 +78,12 @@ export async function writeLogin(
   return fields;
 }
 
-/** Writes the public keys with which a machine opens its reverse tunnel: those of the specification, or the Secret's `authorized_keys`.
- *  @param directory of the machine's login files. @returns the file's path.
- *  @throws RefusedObject, one sentence, if there are none. */
-export async function writeAuthorizedKeys(
+/** Returns the public keys with which a machine opens its reverse tunnel: those of the specification, or the Secret's `authorized_keys`.
+ *  Pure. @throws RefusedObject, one sentence, if there are none. */
+export function authorizedKeysOf(
   { reverse, secretRef }: GraftedNode["spec"]["ssh"],
   secret: Secret | undefined,
-  directory: string,
-): Promise<string> {
-  const path = join(directory, "authorized_keys");
+): string {
   const title = secretRef ? secretTitle(secretRef.name, "spec.ssh") : "";
   const text = reverse?.authorizedKeys?.join("\n") ?? textOfKey(secret, "authorized_keys", title);
   if (text.trim() === "")
@@ -95,8 +92,14 @@ export async function writeAuthorizedKeys(
       "failed_precondition",
       "spec.ssh.reverse needs the public key with which the machine connects: write it in reverse.authorizedKeys, or as authorized_keys in the Secret of spec.ssh.secretRef, or let the machine enrol (graftlet enrol)",
     );
+  return `${text}\n`;
+}
+
+/** Writes these public keys to a file. @param directory of the machine's login files. @returns the file's path. */
+export async function writeAuthorizedKeys(keys: string, directory: string): Promise<string> {
+  const path = join(directory, "authorized_keys");
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  await writeChanged(path, `${text}\n`);
+  await writeChanged(path, keys);
   return path;
 }
 

@@ -14,7 +14,7 @@ import {
 } from "./endpoint.ts";
 import { enrolledMessage, enrolmentSecretName, isMachineApproved, readEnrolment } from "./enrolment.ts";
 import { approveHostKeyAnnotation, type GraftedNode } from "./grafted-node.ts";
-import { loginsOf, writeAuthorizedKeys, writeLogin } from "./login-files.ts";
+import { authorizedKeysOf, loginsOf, writeAuthorizedKeys, writeLogin } from "./login-files.ts";
 import { nodeEntry } from "./node-entry.ts";
 import { RefusedObject } from "./refusal.ts";
 
@@ -80,13 +80,22 @@ export async function configurationOf(deps: MemberDecoding, object: GraftedNode)
 /** The listener for a machine that opens a reverse tunnel, and the file of its public keys. @throws RefusedObject if there is no
  *  listener, or no key. */
 async function reverseOf({ fleet, secret }: MemberDecoding, object: GraftedNode) {
-  const { ssh } = object.spec;
   if (!fleet.listener)
     throw new RefusedObject(
       "ListenerMissing",
       "failed_precondition",
       `GraftedNode ${object.metadata.name}: spec.ssh.reverse needs a listener, which release ${fleet.release} does not have: set reverse.existingSecret in its values`,
     );
+  const keys = machineKeys(object, secret);
+  const authorizedKeysFile = await writeAuthorizedKeys(keys, loginDirectoryOf(fleet, object, 0));
+  return { ...fleet.listener, authorizedKeysFile };
+}
+
+/** Returns the public keys with which the object's machine may open its reverse tunnel, in the format of sshd's authorized_keys.
+ *  @param object with the defaults of its pool, and the keys of its enrolled machine.
+ *  @throws RefusedObject if there are none, or the enrolled machine has to be approved. */
+export function machineKeys(object: GraftedNode, secret: MemberDecoding["secret"]): string {
+  const { ssh } = object.spec;
   const enrolment = readEnrolment(secret(enrolmentSecretName(object.metadata.name)));
   if (enrolment?.machine && !ssh.reverse?.authorizedKeys && !isMachineApproved(object, enrolment))
     throw new RefusedObject(
@@ -94,9 +103,7 @@ async function reverseOf({ fleet, secret }: MemberDecoding, object: GraftedNode)
       "failed_precondition",
       `${enrolledMessage(enrolment.machine)}; if it is the right one, approve it: kubectl annotate gn ${object.metadata.name} --overwrite ${approveHostKeyAnnotation}=${enrolment.machine.hostKeyFingerprint}`,
     );
-  const keys = ssh.secretRef && secret(ssh.secretRef.name);
-  const authorizedKeysFile = await writeAuthorizedKeys(ssh, keys, loginDirectoryOf(fleet, object, 0));
-  return { ...fleet.listener, authorizedKeysFile };
+  return authorizedKeysOf(ssh, ssh.secretRef && secret(ssh.secretRef.name));
 }
 
 /** Directory of the files of one login of a node. @param index 0 for the machine, then its jump hosts. */

@@ -80,8 +80,6 @@ export function createMembers(deps: MembersDeps) {
     follow(known);
   };
   return {
-    /** Returns the object with that name, with the defaults of its pool and the keys of its enrolled machine. */
-    completed: (name: string) => members.get(name)?.completed,
     /** The objects and their conditions now. */
     observed: () => [...members.values()].map(observedMember),
     /** Completes a member's object again after a change outside it, such as an enrolment, and wakes the member. */

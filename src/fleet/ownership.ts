@@ -8,6 +8,7 @@ import { createFailureLog } from "../lib/retry.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { NamespacedMeta } from "../objects.ts";
+import type { Claims } from "./claims.ts";
 import type { OwnerStatus } from "./grafted-node.ts";
 import type { Membership, Replica } from "./membership.ts";
 import { type PlacedObject, placementOf, surplusOf } from "./placement.ts";
@@ -24,6 +25,8 @@ export interface OwnershipDeps<T extends OwnedObject> extends ClockAndLog {
   readonly membership: Pick<Membership, "isAlive" | "accepting" | "mayTake">;
   /** The objects to be served, as they are in the cluster. */
   readonly objects: () => readonly T[];
+  /** Claims to objects that the number of a replica's objects does not decide about; without them there are none. */
+  readonly claims?: Claims<T>;
   /** Path of an object. */
   readonly path: (namespace: string, name: string) => string;
   /** Stops serving an object. Resolves once nothing of this process uses its machine. */
@@ -49,6 +52,9 @@ export interface Ownership<T extends OwnedObject> extends Runnable {
 
 /** Time after which any replica takes an object that its preferred replica has not taken, milliseconds. */
 const abandonedMs = 5_000;
+/** Time for which a machine that chooses its replica may connect to one before its object is placed like others, so that its status says
+ *  that the machine is not connected, milliseconds. An object that never had an owner is placed at once. */
+const arrivalMs = 10_000;
 /** Delay before a failed change of owner is tried again, milliseconds. */
 const retryMs = 1_000;
 /** Number of objects whose owner changes at the same time: when they are taken, and when this replica shuts down. */
@@ -61,7 +67,8 @@ const balancedAtOnce = 0.02;
 
 /** Decides which objects this replica serves. Each object names its owner in its status, which replicas change by compare-and-swap. An
  *  object without owner, or whose owner has died, is taken by the replica that `placementOf` chooses, or after a while by any. Only its
- *  owner gives an object away. The owner's epoch grows each time that a replica takes the object. */
+ *  owner gives an object away; objects that `claims` concern are taken by the replica to which their machines have connected, and are not
+ *  given away because of their number. The owner's epoch grows each time that a replica takes the object. */
 export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): Ownership<T> {
   const { membership, objects, clock } = deps;
   const changed = createTrigger();
@@ -83,7 +90,7 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
         let againMs: number | undefined;
         if (membership.mayTake()) {
           const all = objects();
-          againMs = takes.takeUnowned(all, signal);
+          againMs = soonest(takes.takeClaimed(all, signal), takes.takeUnowned(all, signal));
           handOvers.balance(all, signal);
         }
         await pause(clock, againMs, changed.fired(signal), signal);
@@ -93,21 +100,33 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
   };
 }
 
-/** Takes objects without a living owner. */
+/** Takes objects without a living owner, and those that this replica claims. */
 function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: () => void) {
-  const { self, membership, clock } = deps;
+  const { self, membership, claims, clock } = deps;
   const takes = createChanges(deps, onChange);
   const inTurn = createSemaphore(takenAtOnce);
   /** Since when objects have had no owner, monotonic milliseconds. */
   const unowned = new Map<string, number>();
   /** Epochs in which this replica has taken objects, by their UIDs: it may see its own change later than it was made. */
   const taken = new Map<string, number>();
-  const start = (object: T, signal: AbortSignal) => {
+  const placed = placedObject(membership);
+  const isClaimed = (object: T) => claims?.concerns(object) ?? false;
+  const start = (object: T, signal: AbortSignal, onTaken = () => {}) => {
     const { name, uid } = object.metadata;
     const epoch = (object.status?.owner?.epoch ?? 0) + 1;
     if ((taken.get(uid) ?? 0) >= epoch) return;
     const work = () => inTurn(() => take(deps, object, epoch, signal), signal);
-    void takes.start(name, async () => taken.set(uid, await work()), signal);
+    const workAndRecord = async () => {
+      taken.set(uid, await work());
+      onTaken();
+    };
+    void takes.start(name, workAndRecord, signal);
+  };
+  /** Replicas for the objects without owner, by their names. Objects that are claimed are placed among themselves: replicas have as many of
+   *  them as machines have chosen. */
+  const targetsOf = (all: readonly T[]) => {
+    const parts = [all.filter(isClaimed), all.filter((object) => !isClaimed(object))];
+    return new Map(parts.flatMap((part) => [...placementOf(part.map(placed), membership.accepting())]));
   };
   return {
     take: start,
@@ -115,7 +134,7 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
      *  owner. */
     takeUnowned(all: readonly T[], signal: AbortSignal): number | undefined {
       const now = clock.monotonic();
-      const targets = placementOf(all.map(placedObject(membership)), membership.accepting());
+      const targets = targetsOf(all);
       for (const name of unowned.keys()) if (!targets.has(name)) unowned.delete(name);
       keepOnly(taken, all);
       let againMs: number | undefined;
@@ -125,9 +144,23 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
         if (target === undefined) continue;
         const since = unowned.get(name) ?? now;
         unowned.set(name, since);
-        const leftMs = since + abandonedMs - now;
-        if (target === self.uid || leftMs <= 0) start(object, signal);
-        else againMs = Math.min(againMs ?? leftMs, leftMs);
+        const waitMs = isClaimed(object) && object.status?.owner ? arrivalMs : 0;
+        const leftMs = since + waitMs + (target === self.uid ? 0 : abandonedMs) - now;
+        if (leftMs <= 0) start(object, signal);
+        else againMs = soonest(againMs, leftMs);
+      }
+      return againMs;
+    },
+    /** Takes the objects whose machines have connected to this replica. @returns as `takeUnowned` does. */
+    takeClaimed(all: readonly T[], signal: AbortSignal): number | undefined {
+      claims?.keepOnly(all);
+      let againMs: number | undefined;
+      for (const object of all) {
+        if (!claims?.concerns(object) || object.status?.owner?.uid === self.uid) continue;
+        const isOwned = placed(object).owner !== undefined;
+        const leftMs = claims.delayMs(object, isOwned);
+        if (leftMs === 0) start(object, signal, () => isOwned && claims.taken(object));
+        else againMs = soonest(againMs, leftMs);
       }
       return againMs;
     },
@@ -136,7 +169,7 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
 
 /** Gives this replica's objects away. */
 function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: () => void) {
-  const { self, membership, objects, clock } = deps;
+  const { self, membership, objects, claims, clock } = deps;
   const handOvers = createChanges(deps, onChange);
   const isOwn = ({ status }: T) => status?.owner?.uid === self.uid;
   /** Epochs in which this replica has handed over objects, by their UIDs: it may see its own change later than it was made. */
@@ -172,9 +205,10 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       keepOnly(handedOver, all);
       const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
       if (atOnce <= 0) return;
-      const surplus = surplusOf(all.map(placedObject(membership)), membership.accepting(), self.uid);
+      const balanced = all.filter((object) => !claims?.concerns(object));
+      const surplus = surplusOf(balanced.map(placedObject(membership)), membership.accepting(), self.uid);
       const given = new Set(surplus.filter((name) => !handOvers.has(name)).slice(0, atOnce));
-      for (const object of all) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);
+      for (const object of balanced) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);
     },
     async handOverAll(signal: AbortSignal): Promise<void> {
       const turn = createSemaphore(handedOverAtOnce);
@@ -182,6 +216,11 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       await Promise.all(given.map((object) => turn(() => handOver(object, signal), signal).catch(() => undefined)));
     },
   };
+}
+
+function soonest(...delaysMs: readonly (number | undefined)[]): number | undefined {
+  const given = delaysMs.filter((ms) => ms !== undefined);
+  return given.length > 0 ? Math.min(...given) : undefined;
 }
 
 /** Forgets what is known of objects that are gone. */

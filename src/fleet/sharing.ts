@@ -10,7 +10,10 @@ export interface SharingDeps extends ClockAndLog, Pick<MembershipDeps, "client" 
   readonly pools: SharedObjects<GraftedNodePool>;
 }
 
-type SharedObjects<T extends OwnedObject> = Pick<OwnershipDeps<T>, "objects" | "stop" | "resume" | "isServed">;
+export type SharedObjects<T extends OwnedObject> = Pick<
+  OwnershipDeps<T>,
+  "objects" | "stop" | "resume" | "isServed" | "claims"
+>;
 
 /** Time limit for handing over the objects when this replica shuts down, milliseconds. It is less than the grace period of its Pod. */
 const handOverMs = 100_000;

@@ -24,7 +24,7 @@ export interface FleetRunDeps {
   readonly configured: ReadonlySet<string>;
   readonly reported: Pick<ReturnType<typeof createReportedNodes>, "add">;
   readonly cleanMachine: LeavingDeps["clean"];
-  readonly enrolments: FleetDeps["enrolments"];
+  readonly listeners: FleetDeps["listeners"];
 }
 
 /** Rate limit of the service account's requests, shared by all GraftedNodes. */
@@ -82,7 +82,7 @@ export function createFleetRun(
       return await work(nodeClient);
     },
     clean: cleanMachine,
-    enrolments: deps.enrolments,
+    listeners: deps.listeners,
   });
   return { ...run, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };
 }

@@ -30,7 +30,7 @@ export interface RunNodesOptions extends OptionsOf<"run"> {
   /** Removes everything that a node created on its machine, as `graftlet remove` does. */
   readonly cleanMachine: FleetRunDeps["cleanMachine"];
   /** Returns the listeners at which machines enrol. */
-  readonly enrolments: FleetRunDeps["enrolments"];
+  readonly listeners: FleetRunDeps["listeners"];
   readonly signal: AbortSignal;
 }
 

@@ -20,18 +20,6 @@ export interface EnrolmentHandler {
   enrol(request: EnrolmentRequest, signal: AbortSignal): Promise<string>;
 }
 
-/** Listeners at which machines enrol. */
-export interface EnrolmentListeners {
-  /** Accepts enrolments at a listener until the result is disposed. Opens the listener unless a node has opened it already.
-   *  @throws CodedError if it cannot listen on the address, or the host key is not usable. */
-  open(
-    listener: { readonly port: number; readonly hostKeyFile: string },
-    handler: EnrolmentHandler,
-  ): Promise<AsyncDisposable>;
-  /** Returns the public half of a private key, as a line of authorized_keys. @throws CodedError for an unusable key. */
-  publicKeyOf(privateKey: string, passphrase: string | undefined): string;
-}
-
 /** The user name with which a machine enrols. */
 export function enrolmentUser(nodeName: string, token: string): string {
   return `enrol.${nodeName}.${token}`;

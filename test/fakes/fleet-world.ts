@@ -96,8 +96,13 @@ export function simulatedApi(clock: Pick<Clock, "monotonic">) {
 
 export type SimulatedProcess = ReturnType<typeof simulatedProcess>;
 
-/** A process that can be stopped and continued, killed, or cut off from the API server, with a clock and an API client of its own. */
-export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => number) {
+function ownerOf(object: Partial<GraftedNode> | undefined): string | undefined {
+  return object?.status?.owner?.uid;
+}
+
+/** A process that can be stopped and continued, killed, or cut off from the API server, with a clock and an API client of its own.
+ *  @param uid UID of the replica that it is. */
+export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => number, uid: string) {
   let state: "running" | "stopped" | "dead" = "running";
   let isCutOff = false;
   const held: (() => void)[] = [];
@@ -152,7 +157,14 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
     create: <T>() => ask(() => ({}) as T),
     patch: <T>(path: string, { type, body }: { readonly type: string; readonly body: object }) => {
       const { kind, name } = kindAndName(path);
-      return ask(() => api.patch(kind, name, body, type === "merge") as T);
+      return ask(() => {
+        // As the chart's admission policy.
+        const owners = [body, api.objects(kind).find(({ metadata }) => metadata.name === name)].map((object) =>
+          ownerOf(object),
+        );
+        if (path.endsWith("/status") && !owners.includes(uid)) throw new CodedError("permission_denied", name);
+        return api.patch(kind, name, body, type === "merge") as T;
+      });
     },
     delete: (path) => ask(() => api.remove(kindAndName(path).kind, kindAndName(path).name)),
     async *watch<T>(path: string, { signal, query }: CallOptions) {

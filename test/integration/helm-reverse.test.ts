@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
+import type { Pod } from "../../src/objects.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
 import { nodeReady } from "../harness/agent.ts";
@@ -42,6 +43,8 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
   let lab: HelmLab;
   let edge: Release;
   let unit: HostProcess | undefined;
+  /** The command by which the enrolled machine keeps its reverse tunnel open. */
+  let tunnel = "";
 
   const keyFile = (name: string) => join(lab.cluster.layout.dir, "dialling", name);
   const publicKey = (name: string) => readFileSync(`${keyFile(name)}.pub`, "utf8");
@@ -55,9 +58,39 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
       `UserKnownHostsFile=${keyFile("known")}`,
     ].map((option) => `-o ${option}`);
     const ssh = `ssh -F none -N -R 22:${target}:${sshPort} -p ${nodePort} -i ${keyFile("machine")} ${options.join(" ")} graftlet@${agent}`;
-    unit = await lab.edge.host.spawn(argvOf(["sh", "-c", `while :; do ${ssh}; sleep 1; done`]));
+    await keepRunning(ssh);
+  };
+
+  /** Keeps a command of the machine running, in place of the previous one. */
+  const keepRunning = async (command: string) => {
+    unit?.kill("SIGKILL");
+    unit = await lab.edge.host.spawn(argvOf(["sh", "-c", `while :; do ${command}; sleep 1; done`]));
     unit.stdout.resume();
     unit.stderr.resume();
+  };
+  const machine = `gn/${release.node}`;
+  const object = async () =>
+    JSON.parse(await lab.cluster.mustKubectl(["get", machine, inNamespace, "--output=json"])) as GraftedNode;
+  const condition = async (type: string) => (await object()).status?.conditions?.find((one) => one.type === type);
+  /** Waits until a Pod for which `isWanted` is true owns the machine, and its kubelet API answers. @returns the Pod's name. */
+  const untilServed = (pod: string, isWanted: (replica: string) => boolean, timeoutMs: number) =>
+    lab.cluster.waitFor(
+      "the machine to be served by the Pod to which it has connected",
+      async () => {
+        const { owner, conditions } = (await object()).status ?? {};
+        const isReady = conditions?.find(({ type }) => type === "Ready")?.status === "True";
+        if (!owner?.replica || !isReady || !isWanted(owner.replica)) return undefined;
+        // While it still leads to the previous Pod, the connection hangs.
+        const { code } = await lab.cluster.kubectl(["exec", pod, "--", "true"], { timeoutMs: 3_000 });
+        return code === 0 ? owner.replica : undefined;
+      },
+      { timeoutMs, explain: edge.log },
+    );
+
+  /** Identifies the running container of a pod. */
+  const container = async (pod: string) => {
+    const [status] = (await lab.cluster.get<Pod>("pod", pod))?.status?.containerStatuses ?? [];
+    return [status?.containerID, status?.restartCount, status?.state?.running?.startedAt];
   };
 
   /** Runs a pod on the machine, and reads its log. */
@@ -159,7 +192,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
 
   test("a GraftedNode is served through the tunnel, and its machine is cleaned through it", async () => {
     const { cluster } = lab;
-    const settings = ["fleet.enabled=true", "fleet.nodeNames={edge-*}", ...listener];
+    const settings = ["fleet.enabled=true", "fleet.nodeNames={edge-*}", "replicas=3", ...listener];
     const set = settings.map((setting) => `--set=${setting}`);
     await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...set]);
     const { kubeletConfiguration } = lab.edge;
@@ -170,7 +203,6 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
       metadata: { name: release.node, namespace: release.namespace },
       spec: { ssh, network: "isolated", kubeletConfiguration },
     });
-    const machine = `gn/${release.node}`;
     await cluster.mustKubectl(["wait", "--for=condition=Ready", machine, inNamespace, "--timeout=90s"]);
     await answers("first");
     await cluster.mustKubectl(["delete", machine, inNamespace, "--timeout=120s"]);
@@ -202,7 +234,6 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
         },
       },
     ]);
-    const machine = `gn/${release.node}`;
     const says = (reason: string) =>
       cluster.mustKubectl([
         "wait",
@@ -228,19 +259,41 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     // The token has been used.
     assert.match(await lab.edge.mustInside(apart(own, "sh enrol.sh 2>&1 || true")), /Permission denied/);
 
-    const tunnel = (said.trim().split("\n").at(-1) ?? "")
+    tunnel = (said.trim().split("\n").at(-1) ?? "")
       .replace("22:127.0.0.1:22", `22:${target}:${sshPort}`)
       .replaceAll("/etc/graftlet-", `${own}/graftlet-`);
-    unit = await lab.edge.host.spawn(argvOf(["sh", "-c", `while :; do ${tunnel}; sleep 1; done`]));
-    unit.stdout.resume();
-    unit.stderr.resume();
-    const object = JSON.parse(await cluster.mustKubectl(["get", machine, inNamespace, "--output=json"])) as GraftedNode;
-    const message = object.status?.conditions?.find(({ type }) => type === "Accepted")?.message ?? "";
+    await keepRunning(tunnel);
+    const message = (await condition("Accepted"))?.message ?? "";
     const approval = /graftlet\.dev\/approve-host-key=SHA256:\S+/.exec(message)?.[0];
     assert.ok(approval, message);
     await cluster.mustKubectl(["annotate", machine, inNamespace, approval]);
     await cluster.mustKubectl(["wait", "--for=condition=Ready", machine, inNamespace, "--timeout=90s"]);
     await answers("second");
+  });
+
+  test("the Pod to which the machine connects serves it, and no container restarts", async () => {
+    const running = await container("second");
+    const first = await untilServed("second", () => true, 60_000);
+    let owner = first;
+    for (let times = 0; owner === first && times < 10; times += 1) {
+      await keepRunning(tunnel);
+      owner = await untilServed("second", (replica) => replica !== first, 12_000).catch(() => first);
+    }
+    assert.notEqual(owner, first, "it has never connected to another Pod");
+    assert.deepEqual(await container("second"), running);
+  });
+
+  test("the machine connects to another Pod when its own is killed, and is served again within 30 s", async () => {
+    const { cluster } = lab;
+    const running = await container("second");
+    const killed = (await object()).status?.owner?.replica ?? "";
+    const began = performance.now();
+    await cluster.mustKubectl(["delete", "pod", killed, inNamespace, "--grace-period=0", "--force"]);
+    await untilServed("second", (replica) => replica !== killed, 60_000);
+    const tookMs = performance.now() - began;
+    console.log(`the machine of a Pod that was killed was served again after ${(tookMs / 1_000).toFixed(1)} s`);
+    assert.ok(tookMs < 30_000, String(tookMs));
+    assert.deepEqual(await container("second"), running);
     await cluster.mustKubectl(["delete", machine, inNamespace, "--timeout=120s"]);
   });
 });

@@ -15,7 +15,7 @@
 {{/* "true" if Pods of the release hand machines over to each other: all of its machines are GraftedNodes, whose addresses and certificates
      do not depend on the Pod. */}}
 {{- define "graftlet.shares" -}}
-{{- if and (include "graftlet.fleetServices" .) (not (include "graftlet.nodes" . | fromJsonArray)) (not (include "graftlet.reversed" .)) }}true{{ end -}}
+{{- if and (include "graftlet.fleetServices" .) (not (include "graftlet.nodes" . | fromJsonArray)) }}true{{ end -}}
 {{- end -}}
 
 {{/* Port of the metrics of GraftedNodes and pools; empty if there are none. A Pod in its machine's own network opens no such port. */}}
@@ -122,7 +122,6 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 {{- if and (gt (int .Values.replicas) 1) (not (include "graftlet.shares" .)) -}}
 {{- if not $fleet.enabled }}{{ printf "replicas: only machines of GraftedNodes are shared between %d replicas: set fleet.enabled: true" (int .Values.replicas) | fail }}{{ end -}}
 {{- if include "graftlet.nodes" . | fromJsonArray }}{{ printf "replicas: nodes of the values are served by one replica, not by %d: create them as GraftedNodes instead" (int .Values.replicas) | fail }}{{ end -}}
-{{- if include "graftlet.reversed" . }}{{ printf "replicas: machines with reverse tunnels are served by one replica, not by %d: use a separate release for them" (int .Values.replicas) | fail }}{{ end -}}
 {{- printf "replicas: %d replicas need nodes whose address does not depend on a Pod: set kubeletAddress: service" (int .Values.replicas) | fail -}}
 {{- end -}}
 {{- if $fleet.enabled -}}

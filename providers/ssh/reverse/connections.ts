@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
+import type { Arrival } from "../../../src/seams/machine-listeners.ts";
 import { messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/runnables.ts";
 import { LinkError } from "../connection/link-state.ts";
@@ -24,14 +25,19 @@ const [reconnectTimeoutMs, openTimeoutMs] = [2_000, 4_000];
 function createHostKeyRecords() {
   const records = new WeakMap<ReverseConnection, boolean>();
   const openedBy = new WeakMap<Duplex, ReverseConnection>();
+  let isLastWrong = false;
   const isSuspect = (connection: ReverseConnection) => records.get(connection) === false;
   return {
     isInDoubt: isSuspect,
     opened: (stream: Duplex, by: ReverseConnection) => void openedBy.set(stream, by),
     report(stream: Duplex, isRight: boolean) {
       const connection = openedBy.get(stream);
-      if (connection) records.set(connection, isRight);
+      if (!connection) return;
+      records.set(connection, isRight);
+      isLastWrong = !isRight;
     },
+    /** True if the last connection whose host key was seen led to a wrong one. */
+    isLastWrong: () => isLastWrong,
     /** Sorts suspect connections to the end. */
     suspectsLast: (connections: readonly ReverseConnection[]) => [
       ...connections.filter((each) => !isSuspect(each)),
@@ -48,6 +54,9 @@ export function createReverseConnections(name: string, clock: Clock) {
   let live: readonly ReverseConnection[] = [];
   const hostKeys = createHostKeyRecords();
   const connected = createSignal();
+  const changed = createSignal();
+  /** When connections were added, monotonic milliseconds. */
+  const addedAt = new WeakMap<ReverseConnection, number>();
   let lastLostAt: number | undefined;
   const openThroughAny = async (connections: readonly ReverseConnection[], signal: AbortSignal): Promise<Duplex> => {
     let why: unknown;
@@ -71,7 +80,16 @@ export function createReverseConnections(name: string, clock: Clock) {
   return {
     /** Registers a listener for new reverse connections. @returns a function that removes it. */
     onConnected: connected.subscribe,
+    /** Registers a listener for changes of what `arrival` returns. @returns a function that removes it. */
+    onChange: changed.subscribe,
+    /** Returns the newest connection that is not suspect; undefined if there is none. */
+    arrival(): Arrival | undefined {
+      const newest = live.find((each) => !hostKeys.isInDoubt(each));
+      const at = newest && addedAt.get(newest);
+      return at === undefined ? undefined : { at, isDoubtful: hostKeys.isLastWrong() };
+    },
     add(connection: ReverseConnection): void {
+      addedAt.set(connection, clock.monotonic());
       live = [connection, ...live];
       if (live.length > maxConnections) {
         const evicted = hostKeys.chooseEvicted(live.slice(1).toReversed());
@@ -79,10 +97,12 @@ export function createReverseConnections(name: string, clock: Clock) {
         evicted?.close();
       }
       connected.send();
+      changed.send();
     },
     remove(connection: ReverseConnection): void {
       if (live.includes(connection)) lastLostAt = clock.now();
       live = live.filter((each) => each !== connection);
+      changed.send();
     },
     /** Opens a connection to the machine's sshd over the newest reverse connection that works; suspect ones are tried last.
      *  @throws LinkError ReverseTunnelDown while there is no reverse connection. */
@@ -103,12 +123,14 @@ export function createReverseConnections(name: string, clock: Clock) {
      *  @returns true if there is another reverse connection that is not suspect. */
     reportHostKey(opened: Duplex, isRight: boolean): boolean {
       hostKeys.report(opened, isRight);
+      changed.send();
       return live.some((each) => !hostKeys.isInDoubt(each));
     },
     close(): void {
       const closing = live;
       live = [];
       for (const connection of closing) connection.close();
+      changed.send();
     },
   };
 }

@@ -1,11 +1,12 @@
-import ssh2, { type ParsedKey } from "ssh2";
-import { readFile } from "node:fs/promises";
-import { messageOf, CodedError, codeOfErrno } from "../../../src/lib/errors.ts";
+import { messageOf } from "../../../src/lib/errors.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
 import type { ClockAndLog } from "../../../src/lib/log.ts";
-import { hasErrno, errnoOf } from "../../local/errors.ts";
+import { createSignal } from "../../../src/lib/signal.ts";
+import type { ExpectedMachine } from "../../../src/seams/machine-listeners.ts";
+import { hasErrno } from "../../local/errors.ts";
 import { readSecretFile } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
+import { parseAuthorizedKeys, type PublicKeys, readAuthorizedKeys } from "./authorized-keys.ts";
 import type { ReverseTunnelConfig } from "./config.ts";
 import type { EnrolmentDeps } from "./enrolment.ts";
 import { type ReverseConnections, createReverseConnections } from "./connections.ts";
@@ -16,8 +17,14 @@ export interface ReverseNode extends ClockAndLog {
   readonly nodeName: string;
 }
 
+/** A machine whose reverse tunnel is accepted whether or not its node runs. */
+export interface Expectation extends ReverseNode {
+  /** Called when the machine's connections have changed. */
+  readonly onChange: () => void;
+}
+
 /** The reverse-tunnel listeners of a process. Nodes with the same address and port share one listener, which is open from its first use
- *  until its last node is closed. */
+ *  until its last node and expectation have ended. */
 export type ReverseListeners = ReturnType<typeof createReverseListeners>;
 
 export function createReverseListeners() {
@@ -33,6 +40,12 @@ export function createReverseListeners() {
       const { listener, forget } = listenerAt(reverse);
       return listener.join(reverse, node, forget);
     },
+    /** Accepts the reverse tunnel of a machine while the listener is open for another reason. A node with its name that joins, or has
+     *  joined, uses the same connections. */
+    expect(on: ListenerConfig, machine: Expectation): ExpectedMachine {
+      const { listener, forget } = listenerAt(on);
+      return listener.expect(machine, forget);
+    },
     /** Accepts enrolments at a listener until the result is disposed. @throws LinkError if the listener cannot be opened. */
     async acceptEnrolments(on: ListenerConfig, deps: EnrolmentDeps): Promise<AsyncDisposable> {
       const { listener, forget } = listenerAt(on);
@@ -44,9 +57,17 @@ export function createReverseListeners() {
 /** Address, port and host key of a listener. */
 export type ListenerConfig = Omit<ReverseTunnelConfig, "authorizedKeysFile">;
 
+/** The connections of one machine, until neither a node nor an expectation uses them. */
 interface NodeEntry extends ReverseNode {
-  readonly reverse: ReverseTunnelConfig;
   readonly connections: ReverseConnections;
+  /** The node that has joined. */
+  joined: JoinedNode | undefined;
+  /** Public keys of the machine if it is expected; they take precedence over those of the node that has joined. */
+  expected: PublicKeys | undefined;
+}
+
+interface JoinedNode {
+  readonly reverse: ReverseTunnelConfig;
   /** Returns the public keys of the node's machine; undefined while they cannot be read. */
   readonly keys: () => Promise<PublicKeys | undefined>;
 }
@@ -54,7 +75,7 @@ interface NodeEntry extends ReverseNode {
 /** Minimum interval between reads of a key file, milliseconds: unauthenticated peers can trigger lookups at any rate. */
 const minReadIntervalMs = 1_000;
 
-function createKeyReader({ authorizedKeysFile }: ReverseTunnelConfig, { clock, log }: ReverseNode): NodeEntry["keys"] {
+function createKeyReader({ authorizedKeysFile }: ReverseTunnelConfig, { clock, log }: ReverseNode): JoinedNode["keys"] {
   let last: { readonly at: number; readonly keys: Promise<PublicKeys | undefined> } | undefined;
   return () => {
     const now = clock.monotonic();
@@ -83,11 +104,14 @@ class ReverseListener {
 
   /** Adds a node to the listener. @param empty called when the listener is no longer used. */
   join(reverse: ReverseTunnelConfig, node: ReverseNode, empty: () => void): ReverseTunnel {
-    const connections = createReverseConnections(node.nodeName, node.clock);
-    const entry: NodeEntry = { ...node, reverse, connections, keys: createKeyReader(reverse, node) };
-    this.#nodes.add(entry);
+    const entry = this.#entryOf(node, ({ joined, expected }) => !joined && expected !== undefined);
+    const joined = { reverse, keys: createKeyReader(reverse, node) };
+    entry.joined = joined;
+    const { connections } = entry;
+    const connected = createSignal();
+    const stopFollowing = connections.onConnected(connected.send);
     return {
-      onConnected: connections.onConnected,
+      onConnected: connected.subscribe,
       reportHostKey: connections.reportHostKey,
       open: async (signal) => {
         await this.#listen(reverse, node);
@@ -101,11 +125,51 @@ class ReverseListener {
         }
       },
       [Symbol.asyncDispose]: async () => {
-        if (!this.#nodes.delete(entry)) return;
-        connections.close();
-        await this.#closeIfUnused(empty);
+        if (entry.joined !== joined) return;
+        stopFollowing();
+        entry.joined = undefined;
+        await this.#removeIfUnused(entry, empty);
       },
     };
+  }
+
+  /** Accepts the tunnel of a machine until the result is disposed of. @param empty called when the listener is no longer used. */
+  expect({ onChange, ...node }: Expectation, empty: () => void): ExpectedMachine {
+    const entry = this.#entryOf(node, ({ expected }) => !expected);
+    entry.expected = new Map();
+    const stopFollowing = entry.connections.onChange(onChange);
+    return {
+      setKeys(text) {
+        try {
+          entry.expected = parseAuthorizedKeys(text, `the public keys of ${node.nodeName}`);
+        } catch (error) {
+          entry.expected = new Map();
+          node.log.debug({ err: error }, "cannot read authorized keys for the reverse tunnel");
+        }
+      },
+      arrival: entry.connections.arrival,
+      [Symbol.asyncDispose]: async () => {
+        stopFollowing();
+        entry.expected = undefined;
+        await this.#removeIfUnused(entry, empty);
+      },
+    };
+  }
+
+  /** Returns the entry of a node that another one may share; a new one if there is none. */
+  #entryOf(node: ReverseNode, isShared: (entry: NodeEntry) => boolean): NodeEntry {
+    for (const entry of this.#nodes) if (entry.nodeName === node.nodeName && isShared(entry)) return entry;
+    const { nodeName, clock, log } = node;
+    const connections = createReverseConnections(nodeName, clock);
+    const entry: NodeEntry = { nodeName, clock, log, connections, joined: undefined, expected: undefined };
+    this.#nodes.add(entry);
+    return entry;
+  }
+
+  async #removeIfUnused(entry: NodeEntry, empty: () => void): Promise<void> {
+    if (entry.joined || entry.expected || !this.#nodes.delete(entry)) return;
+    entry.connections.close();
+    await this.#closeIfUnused(empty);
   }
 
   /** Accepts enrolments until the result is disposed of. @param empty called when the listener is no longer used. */
@@ -132,7 +196,7 @@ class ReverseListener {
   }
 
   async #listen(reverse: ListenerConfig, { clock, log }: ClockAndLog): Promise<void> {
-    const [first = reverse] = [...this.#nodes].map((member) => member.reverse);
+    const [first = reverse] = [...this.#nodes].flatMap(({ joined }) => joined?.reverse ?? []);
     if (first.hostKeyFile !== reverse.hostKeyFile)
       throw listenError(
         `another node at ${this.#name} has a different hostKeyFile: set the same file, or another port.`,
@@ -165,8 +229,8 @@ class ReverseListener {
   async #findKeyOwner(key: Buffer): Promise<KeyOwner | undefined> {
     const text = key.toString("base64");
     const holders: KeyOwner[] = [];
-    for (const { nodeName: name, connections, keys } of this.#nodes) {
-      const held = (await keys())?.get(text);
+    for (const { nodeName: name, connections, joined, expected } of this.#nodes) {
+      const held = (expected ?? (await joined?.keys()))?.get(text);
       if (held) holders.push({ name, key: held, onConnected: connections.add, onDisconnected: connections.remove });
     }
     const [holder, another] = holders;
@@ -191,33 +255,4 @@ function listenError(why: string, cause?: unknown): LinkError {
 
 function throwListenError(error: unknown): never {
   throw listenError(messageOf(error), error);
-}
-
-/** Public keys, by their base64 in SSH's wire format. */
-type PublicKeys = ReadonlyMap<string, ParsedKey>;
-
-/** Reads the public keys of a file in the format of sshd's authorized_keys. Keys with options are refused.
- *  @throws CodedError, a sentence with the file, the line and the remedy.
- *  @see https://man.openbsd.org/sshd.8#AUTHORIZED_KEYS_FILE_FORMAT */
-async function readAuthorizedKeys(path: string): Promise<PublicKeys> {
-  const text = await readFile(path, "utf8").catch((cause: unknown) => {
-    throw new CodedError(
-      codeOfErrno(errnoOf(cause)),
-      `providerConfig.reverse.authorizedKeysFile cannot be read: ${messageOf(cause)}.`,
-      { cause },
-    );
-  });
-  const keys = new Map<string, ParsedKey>();
-  for (const [index, line] of text.split("\n").entries()) {
-    const entry = line.trim();
-    if (entry === "" || entry.startsWith("#")) continue;
-    const key = ssh2.utils.parseKey(entry);
-    if (key instanceof Error || key.isPrivateKey())
-      throw new CodedError(
-        "invalid_argument",
-        `providerConfig.reverse.authorizedKeysFile: ${path}:${index + 1}: expected a bare public key (as in the .pub file), without options.`,
-      );
-    keys.set(key.getPublicSSH().toString("base64"), key);
-  }
-  return keys;
 }

@@ -13,6 +13,9 @@ export type LoginLimiter = ReturnType<typeof createLoginLimiter>;
 
 /** Limit of concurrent login attempts. */
 const maxAttempts = 128;
+/** Limit of concurrent attempts of an address whose last login did not fail. Many machines behind one address connect at once when their
+ *  replica has ended: more attempts than these would delay each other until none is in time. */
+const maxAttemptsPerAddress = 64;
 /** Rate and burst of attempts, per second, shared by all addresses whose last login failed. */
 const [failingRate, failingBurst] = [30, 60];
 /** Time for which an address counts as failing after a failed login, milliseconds. */
@@ -26,7 +29,7 @@ interface PendingAttempt {
 }
 
 /** Bounds the CPU time and memory that unauthenticated peers can consume. Addresses whose last login failed share a low rate of attempts,
- *  and are evicted in favour of other addresses. */
+ *  and are evicted in favour of other addresses. An attempt above the limit of its address is rejected, which does not count as failed. */
 export function createLoginLimiter(clock: Pick<Clock, "monotonic" | "jitter">) {
   const pending = new Set<PendingAttempt>();
   const failures = new Map<string, number>();
@@ -36,9 +39,10 @@ export function createLoginLimiter(clock: Pick<Clock, "monotonic" | "jitter">) {
     const failedAt = failures.get(from);
     return failedAt !== undefined && clock.monotonic() - failedAt < failureMemoryMs;
   };
+  const attemptsOf = (from: string) => [...pending].filter((attempt) => attempt.from === from).length;
   const ensureRoom = (from: string): boolean => {
     const failing = isFailing(from);
-    if (failing && !takeToken()) return false;
+    if (failing ? !takeToken() : attemptsOf(from) >= maxAttemptsPerAddress) return false;
     if (pending.size < maxAttempts) return true;
     const failingAttempts = [...pending].filter((attempt) => isFailing(attempt.from));
     if (failingAttempts.length === 0 && failing) return false;

@@ -6,6 +6,7 @@ import { test, type TestContext } from "node:test";
 import { absentApi } from "../../../src/api/absent.ts";
 import type { ApiClient, Patch, WatchEvent } from "../../../src/api/client.ts";
 import type { NodeConfig } from "../../../src/config/node-config.ts";
+import { enrolmentSecretName, tokenData } from "../../../src/fleet/enrolment.ts";
 import { createFleet } from "../../../src/fleet/fleet.ts";
 import type { GraftedNode, GraftedNodeSpec } from "../../../src/fleet/grafted-node.ts";
 import type { GraftedNodePool } from "../../../src/fleet/pool.ts";
@@ -13,8 +14,10 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { onAbort } from "../../../src/lib/runnables.ts";
 import { createTrigger } from "../../../src/lib/trigger.ts";
-import type { Lease, Node } from "../../../src/objects.ts";
+import type { Lease, Node, Secret } from "../../../src/objects.ts";
 import { createReportedNode, type NodeIntrospection } from "../../../src/report/reported-node.ts";
+import type { EnrolmentHandler } from "../../../src/seams/enrolment.ts";
+import type { Arrival, MachineListeners } from "../../../src/seams/machine-listeners.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const namespace = "edge";
@@ -92,9 +95,23 @@ function readyNode(name: string): NodeIntrospection {
   };
 }
 
-function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readonly GraftedNodePool[] = []) {
+/** What differs for machines that connect to a listener. */
+interface Connecting {
+  readonly listeners: MachineListeners;
+  readonly secrets: readonly Secret[];
+  readonly leases: readonly Lease[];
+}
+
+function start(
+  t: TestContext,
+  first: readonly GraftedNode[] = [],
+  pools: readonly GraftedNodePool[] = [],
+  connecting?: Connecting,
+) {
   const clock = fakeClock();
   const { client, lists, latest, send } = cluster();
+  lists.get("secrets")?.push(...((connecting?.secrets ?? []) as unknown as FleetObject[]));
+  lists.get("leases")?.push(...(connecting?.leases ?? []));
   lists.get("graftednodes")?.push(...first);
   for (const object of [...first, ...pools]) latest.set(object.metadata.name, object);
   lists.get("graftednodepools")?.push(...pools);
@@ -106,7 +123,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
   const reported = new Set<string>();
   let listed = 0;
   const fleet = createFleet({
-    enrolments: () => Promise.reject(new Error("there is no listener")),
+    listeners: async () => connecting?.listeners ?? Promise.reject(new Error("there is no listener")),
     clock,
     log: silentLog(),
     client,
@@ -121,7 +138,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
       mayHave: () => true,
       directory,
       hasServices: false,
-      listener: undefined,
+      listener: connecting && { port: 2222, hostKeyFile: "listener" },
       decodeNode({ name, port }) {
         decoded.push(String(name));
         return { nodeName: name, kubelet: { port } } as unknown as NodeConfig;
@@ -306,4 +323,76 @@ test("stopping the process stops all nodes", async (t) => {
   stop.abort();
   await ended;
   assert.deepEqual(did.slice(2).toSorted(), ["stop a", "stop b"]);
+});
+
+/** A listener that records what is expected there. */
+function fakeListeners() {
+  const keys = new Map<string, string>();
+  const changed = new Map<string, () => void>();
+  const arrivals = new Map<string, Arrival>();
+  let handler: EnrolmentHandler | undefined;
+  const listeners: MachineListeners = {
+    async open(_listener, opened) {
+      handler = opened;
+      return { [Symbol.asyncDispose]: async () => void (handler = undefined) };
+    },
+    expect(_listener, name, onChange) {
+      changed.set(name, onChange);
+      return {
+        setKeys: (text) => void keys.set(name, text),
+        arrival: () => arrivals.get(name),
+        [Symbol.asyncDispose]: async () => void keys.delete(name),
+      };
+    },
+    publicKeyOf: () => "",
+  };
+  const arrive = (name: string, at: number) => {
+    arrivals.set(name, { at, isDoubtful: false });
+    changed.get(name)?.();
+  };
+  return { listeners, keys, arrive, handler: () => handler };
+}
+
+/** Another replica that is alive, and what it owns. */
+const otherLease: Lease = {
+  metadata: { name: "graftlet-replica-graftlet-2", namespace, uid: "lease-2" },
+  spec: { holderIdentity: "pod-2", renewTime: "2026-01-01T00:00:00.000000Z" },
+};
+const othersMachine = (name: string, ssh: GraftedNodeSpec["ssh"], linked: "True" | "False"): GraftedNode => ({
+  ...machine(name, { ssh }),
+  status: {
+    owner: { replica: "graftlet-2", uid: "pod-2", epoch: 1, since: "" },
+    observedEpoch: 1,
+    conditions: [{ type: "Linked", status: linked, reason: "ReverseTunnelDown", message: "", lastTransitionTime: "" }],
+  },
+});
+
+test("machines of another replica may connect here, and enrol here", async (t) => {
+  const token = "0123456789abcdef0123456789abcdef";
+  const data = tokenData(token, new Date(Date.UTC(2100, 0)), false);
+  const secret = { metadata: { name: enrolmentSecretName("b"), namespace, uid: "s" }, data };
+  const { listeners, keys, handler } = fakeListeners();
+  const objects = [
+    othersMachine("a", { reverse: { authorizedKeys: ["K"] } }, "True"),
+    othersMachine("b", { reverse: {} }, "True"),
+  ];
+  const { did, until, stop, ended } = start(t, objects, [], { listeners, secrets: [secret], leases: [otherLease] });
+  await until(() => keys.size > 0 && handler() !== undefined);
+  assert.deepEqual([...keys], [["a", "K\n"]]);
+  assert.equal(handler()?.isValid("b", token), true);
+  assert.deepEqual(did, []);
+  stop.abort();
+  await ended;
+  assert.deepEqual([keys.size, handler()], [0, undefined], "machines connect to other replicas now");
+});
+
+test("takes a machine that has connected here from an owner that has no connection", async (t) => {
+  const { listeners, keys, arrive } = fakeListeners();
+  const objects = [othersMachine("a", { reverse: { authorizedKeys: ["K"] } }, "False")];
+  const { did, until, now } = start(t, objects, [], { listeners, secrets: [], leases: [otherLease] });
+  await until(() => keys.has("a"));
+  const began = now();
+  arrive("a", began);
+  await until(() => did.includes("start a 10251"));
+  assert.ok(now() - began < 10_000, "its owner is alive");
 });

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { deleteLogins, writeAuthorizedKeys, writeLogin } from "../../../src/fleet/login-files.ts";
+import { deleteLogins, authorizedKeysOf, writeAuthorizedKeys, writeLogin } from "../../../src/fleet/login-files.ts";
 import { RefusedObject } from "../../../src/fleet/refusal.ts";
 
 const secretWith = (data: Readonly<Record<string, string>>) => ({
@@ -82,18 +82,20 @@ test("reads the keys of a machine with a reverse tunnel from the specification, 
   const secret = secretWith({ authorized_keys: "ssh-ed25519 SECRET" });
   const secretRef = { name: "login" };
   const written = async (reverse: object) =>
-    readFileSync(await writeAuthorizedKeys({ secretRef, reverse }, secret, directory), "utf8");
+    readFileSync(await writeAuthorizedKeys(authorizedKeysOf({ secretRef, reverse }, secret), directory), "utf8");
   assert.equal(await written({}), "ssh-ed25519 SECRET\n");
   assert.equal(await written({ authorizedKeys: ["ssh-ed25519 A", "ssh-rsa B"] }), "ssh-ed25519 A\nssh-rsa B\n");
-  const refusal = (empty: typeof secret | undefined) =>
-    writeAuthorizedKeys({ secretRef, reverse: {} }, empty, directory).then(
-      () => "",
-      (error: unknown) => (error instanceof RefusedObject ? `${error.reason}: ${error.message}` : String(error)),
-    );
-  assert.match(await refusal(undefined), /^MachineKeyMissing: spec\.ssh\.reverse needs the public key/);
-  assert.match(await refusal(secretWith({ "ssh-privatekey": "K" })), /^MachineKeyMissing/);
+  const refusal = (empty: typeof secret | undefined) => {
+    try {
+      return authorizedKeysOf({ secretRef, reverse: {} }, empty);
+    } catch (error) {
+      return error instanceof RefusedObject ? `${error.reason}: ${error.message}` : String(error);
+    }
+  };
+  assert.match(refusal(undefined), /^MachineKeyMissing: spec\.ssh\.reverse needs the public key/);
+  assert.match(refusal(secretWith({ "ssh-privatekey": "K" })), /^MachineKeyMissing/);
   assert.match(
-    await refusal(secretWith({ authorized_keys: "x".repeat(70_000) })),
+    refusal(secretWith({ authorized_keys: "x".repeat(70_000) })),
     /^LoginSecretUnusable: .* more than 64 KiB in authorized_keys/,
   );
 });

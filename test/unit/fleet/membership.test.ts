@@ -10,7 +10,7 @@ function world(t: TestContext) {
   const clock = fakeClock();
   const api = simulatedApi(clock);
   const replica = (uid: string, release = "r") => {
-    const process = simulatedProcess(clock, api, () => 0.1);
+    const process = simulatedProcess(clock, api, () => 0.1, "self");
     let changes = 0;
     const membership = createMembership({
       client: process.client,

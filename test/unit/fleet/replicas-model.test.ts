@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
+import { access } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -7,12 +8,19 @@ import type { NodeConfig } from "../../../src/config/node-config.ts";
 import { createFleet } from "../../../src/fleet/fleet.ts";
 import type { GraftedNode } from "../../../src/fleet/grafted-node.ts";
 import { silentLog } from "../../../src/lib/log.ts";
+import { createSignal } from "../../../src/lib/signal.ts";
 import { createReportedNode } from "../../../src/report/reported-node.ts";
 import { fakeClock, type FakeClock } from "../../fakes/clock.ts";
+import { diallingMachines } from "../../fakes/dialling.ts";
 import { type SimulatedApi, simulatedApi, type SimulatedProcess, simulatedProcess } from "../../fakes/fleet-world.ts";
 
 const namespace = "edge";
-const machines = Array.from({ length: 8 }, (_, index) => `m-${index}`);
+/** Machines that replicas connect to, and machines that connect to replicas. */
+const reached = Array.from({ length: 8 }, (_, index) => `m-${index}`);
+const dialling = Array.from({ length: 4 }, (_, index) => `d-${index}`);
+const machines = [...reached, ...dialling];
+/** A machine that would connect to replicas, but does not. */
+const absent = "d-absent";
 /** Longest time after the last fault in which each object must have an owner and be served, milliseconds. */
 const recoveryMs = 60_000;
 /** Step of the model's time, milliseconds. */
@@ -37,10 +45,14 @@ interface Machine {
   readonly epochs: number[];
 }
 
-/** Moves time on in small steps, so that work of the real file system is done in between. */
-async function advance(clock: FakeClock, ms: number): Promise<void> {
+const downTrouble = { reason: "ReverseTunnelDown", message: "not connected" } as const;
+
+/** Moves time on in small steps, each of which waits for the real file system: members write files. */
+async function advance({ clock, tunnels }: World, ms: number): Promise<void> {
   for (let left = ms; left > 0; left -= stepMs) {
+    tunnels.step();
     await clock.advance(Math.min(left, stepMs));
+    await access(directory);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }
@@ -49,6 +61,7 @@ interface World {
   readonly clock: FakeClock;
   readonly api: SimulatedApi;
   readonly random: () => number;
+  readonly tunnels: ReturnType<typeof diallingMachines>;
   readonly targets: ReadonlyMap<string, Machine>;
   readonly replicas: Map<string, Replica>;
 }
@@ -65,16 +78,18 @@ function createWorld(seed: number): World {
   for (const name of machines)
     api.put("graftednodes", {
       metadata: { name, namespace, uid: `uid-${name}`, generation: 1 },
-      spec: { ssh: { host: name } },
+      spec: { ssh: dialling.includes(name) ? { reverse: { authorizedKeys: [name] } } : { host: name } },
     } as unknown as GraftedNode);
-  const targets = new Map<string, Machine>(machines.map((name) => [name, { holder: undefined, epochs: [] }]));
-  return { clock, api, random: seeded(seed), targets, replicas: new Map() };
+  const targets = new Map<string, Machine>(
+    [...machines, absent].map((name) => [name, { holder: undefined, epochs: [] }]),
+  );
+  const random = seeded(seed);
+  return { clock, api, random, tunnels: diallingMachines(clock, random, dialling), targets, replicas: new Map() };
 }
 
-const ownerOf = ({ api }: World, name: string) => {
-  const object = api.objects("graftednodes").find(({ metadata }) => metadata.name === name) as GraftedNode | undefined;
-  return object?.status?.owner;
-};
+const objectOf = ({ api }: World, name: string) =>
+  api.objects("graftednodes").find(({ metadata }) => metadata.name === name) as GraftedNode | undefined;
+const ownerOf = (world: World, name: string) => objectOf(world, name)?.status?.owner;
 
 /** Frees the machine's lock if its holder cannot keep it: it has died, or another replica has claimed the machine with a later epoch. */
 function settleLock(world: World, name: string, claimant: number): void {
@@ -85,8 +100,17 @@ function settleLock(world: World, name: string, claimant: number): void {
 }
 
 function startReplica(world: World, uid: string): void {
-  const process = simulatedProcess(world.clock, world.api, world.random);
+  const process = simulatedProcess(world.clock, world.api, world.random, uid);
   const { clock, client } = process;
+  const isConnected = (name: string) => reached.includes(name) || world.tunnels.isAt(name, uid);
+  const reports = new Map<string, ReturnType<typeof createReportedNode>>();
+  /** A target's link, which is down while the machine is not connected to this replica. */
+  const openLink = (name: string) => {
+    const changed = createSignal();
+    const trouble = () => (isConnected(name) ? undefined : downTrouble);
+    reports.get(name)?.onTargetOpened({ trouble, onChange: changed.subscribe });
+    return changed;
+  };
   const fleet = createFleet({
     clock,
     client,
@@ -96,33 +120,36 @@ function startReplica(world: World, uid: string): void {
     usedPorts: [],
     isConfigured: () => false,
     addresses: () => ["10.0.0.9"],
-    enrolments: () => Promise.reject(new Error("there is no listener")),
+    listeners: async () => world.tunnels.listenersOf(uid, process),
     fleet: {
       release: "r",
-      nodeNames: ["m-*"],
+      nodeNames: ["*-*"],
       mayHave: () => true,
-      directory,
+      directory: join(directory, uid),
       hasServices: false,
-      listener: undefined,
+      listener: { port: 2222, hostKeyFile: "listener" },
       decodeNode: ({ name, port }) => ({ nodeName: name, kubelet: { port } }) as unknown as NodeConfig,
     },
-    addNode: (name) => ({
-      report: createReportedNode({ name, provider: "ssh" }),
-      log: silentLog(),
-      [Symbol.dispose]: () => undefined,
-    }),
+    addNode(name) {
+      const report = createReportedNode({ name, provider: "ssh" });
+      reports.set(name, report);
+      return { report, log: silentLog(), [Symbol.dispose]: () => undefined };
+    },
     onListed: () => undefined,
     async run({ nodeName }, _parts, signal) {
       const machine = world.targets.get(nodeName);
       assert.ok(machine);
+      const link = openLink(nodeName);
       while (!signal.aborted) {
         // What a process does in this moment, it does on the machine: one that stands still does nothing.
         const epoch = ownerOf(world, nodeName)?.uid === uid ? (ownerOf(world, nodeName)?.epoch ?? 0) : 0;
-        settleLock(world, nodeName, epoch);
-        if (!machine.holder && epoch > 0) {
+        if (isConnected(nodeName)) settleLock(world, nodeName, epoch);
+        else if (machine.holder?.process === process) machine.holder = undefined;
+        if (!machine.holder && epoch > 0 && isConnected(nodeName)) {
           machine.holder = { process, epoch };
-          machine.epochs.push(epoch);
+          if (machine.epochs.at(-1) !== epoch) machine.epochs.push(epoch);
         }
+        link.send();
         await clock.sleep(500, signal).catch(() => undefined);
       }
       if (machine.holder?.process === process) machine.holder = undefined;
@@ -149,7 +176,7 @@ async function untilServed(world: World, what: string): Promise<void> {
     const waited = world.clock.monotonic() - from;
     const owners = () => machines.map((name) => `${name}: ${JSON.stringify(ownerOf(world, name))}`).join("\n");
     assert.ok(waited <= recoveryMs, `${what}: not served after ${waited} ms: ${unserved(world).join()}\n${owners()}`);
-    await advance(world.clock, 500);
+    await advance(world, 500);
   }
 }
 
@@ -177,30 +204,33 @@ const faults: Readonly<Record<string, Fault>> = {
   async "is killed and replaced"(world, uid) {
     world.replicas.get(uid)?.process.kill();
     world.api.remove("pods", uid);
-    await advance(world.clock, world.random() * 10_000);
+    await advance(world, world.random() * 10_000);
     world.replicas.delete(uid);
     startReplica(world, `${uid}'`);
   },
-  async "stands still"({ clock, random, replicas }, uid) {
+  async "stands still"(world, uid) {
+    const { random, replicas } = world;
     replicas.get(uid)?.process.stop();
-    await advance(clock, 10_000 + random() * 80_000);
+    await advance(world, 10_000 + random() * 80_000);
     replicas.get(uid)?.process.continue();
   },
-  async "is cut off from the API server"({ clock, random, replicas }, uid) {
+  async "is cut off from the API server"(world, uid) {
+    const { random, replicas } = world;
     replicas.get(uid)?.process.cutOff(true);
-    await advance(clock, 10_000 + random() * 60_000);
+    await advance(world, 10_000 + random() * 60_000);
     replicas.get(uid)?.process.cutOff(false);
   },
-  async "loses the API server with all others"({ clock, random, replicas }) {
+  async "loses the API server with all others"(world) {
+    const { random, replicas } = world;
     for (const { process } of replicas.values()) process.cutOff(true);
-    await advance(clock, 10_000 + random() * 120_000);
+    await advance(world, 10_000 + random() * 120_000);
     for (const { process } of replicas.values()) process.cutOff(false);
   },
   async "is shut down and replaced"(world, uid) {
     const replica = world.replicas.get(uid);
     replica?.stop.abort();
     startReplica(world, `${uid}"`);
-    await advance(world.clock, 25_000);
+    await advance(world, 25_000);
     world.replicas.delete(uid);
   },
 };
@@ -232,10 +262,10 @@ test("nobody takes anything while the API server is away from all, and nothing m
   const world = createWorld(7);
   for (const uid of ["a", "b", "c"]) startReplica(world, uid);
   await untilServed(world, "start");
-  await advance(world.clock, 30_000);
+  await advance(world, 30_000);
   const changes = world.api.ownerChanges.length;
   await faults["loses the API server with all others"]?.(world, "");
-  await advance(world.clock, 60_000);
+  await advance(world, 60_000);
   assert.equal(world.api.ownerChanges.length, changes);
   await end(world);
 });
@@ -255,15 +285,62 @@ test("a replica that shuts down hands its objects over within seconds", async ()
   const world = createWorld(13);
   for (const uid of ["a", "b", "c"]) startReplica(world, uid);
   await untilServed(world, "start");
-  await advance(world.clock, 20_000);
+  await advance(world, 20_000);
   const from = world.clock.monotonic();
   world.replicas.get("a")?.stop.abort();
-  await advance(world.clock, 100);
-  while (machines.some((name) => ["a", ""].includes(ownerOf(world, name)?.uid ?? ""))) {
+  await advance(world, 100);
+  while (reached.some((name) => ["a", ""].includes(ownerOf(world, name)?.uid ?? ""))) {
     assert.ok(world.clock.monotonic() - from <= 5_000, "handed over");
-    await advance(world.clock, 100);
+    await advance(world, 100);
   }
   await untilServed(world, "after the shutdown");
+  await end(world);
+});
+
+test("a machine with two connections at once changes its owner once, to the replica of the newer one", async () => {
+  const world = createWorld(17);
+  for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+  await untilServed(world, "start");
+  await advance(world, 30_000);
+  const owner = ownerOf(world, "d-0")?.uid ?? "";
+  const other = ["a", "b", "c"].find((uid) => uid !== owner) ?? "";
+  const changes = world.api.ownerChanges.length;
+  world.tunnels.dial("d-0", other);
+  await advance(world, 9_000);
+  assert.equal(ownerOf(world, "d-0")?.uid, owner, "the connection has not lasted yet");
+  await advance(world, 300_000);
+  assert.equal(ownerOf(world, "d-0")?.uid, other);
+  assert.equal(world.api.ownerChanges.length, changes + 1);
+  assert.deepEqual(unserved(world), []);
+  await end(world);
+});
+
+test("machines that connect stay with the replicas that they have chosen, whatever number that gives", async () => {
+  const world = createWorld(19);
+  startReplica(world, "a");
+  await untilServed(world, "start");
+  startReplica(world, "b");
+  await advance(world, 60_000);
+  assert.deepEqual(
+    dialling.map((name) => ownerOf(world, name)?.uid),
+    dialling.map(() => "a"),
+  );
+  assert.equal(reached.filter((name) => ownerOf(world, name)?.uid === "b").length, reached.length / 2);
+  await end(world);
+});
+
+test("a machine that does not connect gets an owner, so that its status says so", async () => {
+  const world = createWorld(23);
+  for (const uid of ["a", "b"]) startReplica(world, uid);
+  await untilServed(world, "start");
+  world.api.put("graftednodes", {
+    metadata: { name: absent, namespace, uid: absent, generation: 1 },
+    spec: { ssh: { reverse: { authorizedKeys: [absent] } } },
+  } as unknown as GraftedNode);
+  await advance(world, 10_000);
+  const { owner, conditions } = objectOf(world, absent)?.status ?? {};
+  assert.match(owner?.uid ?? "", /^[ab]$/);
+  assert.equal(conditions?.find(({ type }) => type === "Linked")?.reason, "ReverseTunnelDown");
   await end(world);
 });
 

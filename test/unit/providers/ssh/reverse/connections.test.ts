@@ -41,6 +41,28 @@ test("tries a connection that led to a wrong host key after the others", async (
   assert.equal(connections.reportHostKey(thief.stream, false), false, "there is no other");
 });
 
+test("reports the newest connection that is not suspect as the arrival", async () => {
+  const clock = fakeClock();
+  const connections = createReverseConnections("edge", clock);
+  let changes = 0;
+  connections.onChange(() => (changes += 1));
+  assert.equal(connections.arrival(), undefined);
+  const [machine, thief] = [dialled(), dialled()];
+  const first = clock.monotonic();
+  connections.add(machine.connection);
+  assert.deepEqual(connections.arrival(), { at: first, isDoubtful: false });
+  await clock.advance(1_000);
+  connections.add(thief.connection);
+  assert.deepEqual(connections.arrival(), { at: first + 1_000, isDoubtful: false });
+  connections.reportHostKey(await connections.open(never), false);
+  assert.deepEqual(connections.arrival(), { at: first, isDoubtful: true });
+  connections.reportHostKey(await connections.open(never), true);
+  assert.deepEqual(connections.arrival(), { at: first, isDoubtful: false });
+  connections.remove(machine.connection);
+  assert.equal(connections.arrival(), undefined);
+  assert.equal(changes, 5);
+});
+
 test("does not evict a connection known to lead to the machine in favour of connections with a stolen key", async () => {
   const connections = createReverseConnections("edge", fakeClock());
   const machine = dialled();
