@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
+import { type GraftedNode, isReadyWithOwner } from "../../src/fleet/grafted-node.ts";
 import type { Pod } from "../../src/objects.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
@@ -77,12 +77,12 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     lab.cluster.waitFor(
       "the machine to be served by the Pod to which it has connected",
       async () => {
-        const { owner, conditions } = (await object()).status ?? {};
-        const isReady = conditions?.find(({ type }) => type === "Ready")?.status === "True";
-        if (!owner?.replica || !isReady || !isWanted(owner.replica)) return undefined;
+        const now = await object();
+        const replica = now.status?.owner?.replica;
+        if (replica === undefined || !isReadyWithOwner(now) || !isWanted(replica)) return undefined;
         // While it still leads to the previous Pod, the connection hangs.
         const { code } = await lab.cluster.kubectl(["exec", pod, "--", "true"], { timeoutMs: 3_000 });
-        return code === 0 ? owner.replica : undefined;
+        return code === 0 ? replica : undefined;
       },
       { timeoutMs, explain: edge.log },
     );
