@@ -26,7 +26,8 @@ import { waitFor } from "../harness/wait.ts";
 const run = promisify(execFile);
 const clock = systemClock();
 const namespace = `graftlet-relay-${process.pid}`;
-const [pod, other, stranger, machine] = ["10.99.0.2", "10.99.0.5", "10.99.0.3", "10.99.0.1"] as const;
+// The probe looks for the pod by its address: no other test that runs at the same time has these.
+const [pod, other, stranger, machine] = ["10.99.9.2", "10.99.9.5", "10.99.9.3", "10.99.9.1"] as const;
 /** The machine's address on a network with others, and one of those. */
 const [outside, neighbour] = ["192.0.2.1", "192.0.2.2"] as const;
 const cluster = "10.96.77.1";
