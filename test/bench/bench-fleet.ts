@@ -2,11 +2,16 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type GraftedNode, graftedNodePath, isReadyWithOwner } from "../../src/fleet/grafted-node.ts";
-import { poolPath } from "../../src/fleet/pool.ts";
 import { type Api, openApi } from "../harness/api.ts";
 import { auditedSoFar, deedsOf } from "../harness/audit.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { type FakeReplica, fleetRelease, startFakeReplicas } from "../harness/fake-fleet.ts";
+import {
+  createFakePool,
+  fakeMachine,
+  type FakeReplica,
+  fleetRelease,
+  startFakeReplicas,
+} from "../harness/fake-fleet.ts";
 import { heapOf, heapReporting } from "../harness/heap.ts";
 import type { BenchLab } from "./bench-lab.ts";
 import { percentile } from "./statistics.ts";
@@ -37,13 +42,13 @@ export async function benchFleet({ ledger, say }: Pick<BenchLab, "ledger" | "say
   };
   const isStarting = ({ agent }: FakeReplica) => agent.log().includes("graftlet is starting");
   await cluster.waitFor("the replicas to start", () => replicas.every(isStarting));
-  await createLogin(api);
+  await createFakePool(api);
   const empty = await memory();
   const began = performance.now();
   const names = Array.from({ length: count }, (_, index) => `edge-${index + 1}`);
   for (let done = 0; done < count; done += parallel)
     await Promise.all(
-      names.slice(done, done + parallel).map((name) => api.create(graftedNodePath(namespace), machine(name))),
+      names.slice(done, done + parallel).map((name) => api.create(graftedNodePath(namespace), fakeMachine(name))),
     );
   await untilServed(api, cluster, replicas, names);
   note("start", (performance.now() - began) / 1_000);
@@ -76,33 +81,6 @@ export async function benchFleet({ ledger, say }: Pick<BenchLab, "ledger" | "say
   const failOver = lost.map((name) => (at(taken, name) - killing) / 1_000);
   note("failover", ...failOver);
   note("failover-99", percentile(failOver, 99));
-}
-
-const machine = (name: string) => ({
-  apiVersion: "graftlet.dev/v1alpha1",
-  kind: "GraftedNode",
-  metadata: { name, namespace },
-  spec: { poolRef: { name: "edge" }, ssh: { host: `${name}.example` } },
-});
-
-async function createLogin(api: Api): Promise<void> {
-  await api.create(`/api/v1/namespaces/${namespace}/secrets`, {
-    apiVersion: "v1",
-    kind: "Secret",
-    metadata: { name: "login", namespace },
-    stringData: { "ssh-privatekey": "a key" },
-  });
-  await api.create(poolPath(namespace), {
-    apiVersion: "graftlet.dev/v1alpha1",
-    kind: "GraftedNodePool",
-    metadata: { name: "edge", namespace },
-    spec: {
-      template: {
-        ssh: { secretRef: { name: "login" }, hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] },
-        kubeletConfiguration: { failSwapOn: false, failCgroupV1: false },
-      },
-    },
-  });
 }
 
 async function listed(api: Api): Promise<readonly GraftedNode[]> {

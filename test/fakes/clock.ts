@@ -29,11 +29,7 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
     jitter: (low) => low,
     after,
     sleep: (ms, signal) => sleepOn(after, ms, signal),
-    within(ms, signal) {
-      const controller = new AbortController();
-      after(ms, () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`)));
-      return signal ? AbortSignal.any([signal, controller.signal]) : controller.signal;
-    },
+    within: (ms, signal) => withinOn(after, ms, signal),
     async advance(ms) {
       const until = elapsed + ms;
       await settle();
@@ -51,6 +47,13 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
       return timers.size;
     },
   };
+}
+
+/** A clock's `within`, by its timers. */
+export function withinOn(after: Clock["after"], ms: number, signal?: AbortSignal): AbortSignal {
+  const controller = new AbortController();
+  after(ms, () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`)));
+  return signal ? AbortSignal.any([signal, controller.signal]) : controller.signal;
 }
 
 /** Lets every chain of promises that can go on do so. */

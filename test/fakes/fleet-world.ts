@@ -4,6 +4,7 @@ import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
 import { type Clock, sleepOn } from "../../src/lib/clock.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { ObjectMeta } from "../../src/objects.ts";
+import { withinOn } from "./clock.ts";
 
 interface Stored {
   readonly metadata: ObjectMeta;
@@ -116,11 +117,7 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
     ...base,
     after,
     sleep: (ms, signal) => sleepOn(after, ms, signal),
-    within(ms, signal) {
-      const controller = new AbortController();
-      after(ms, () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`)));
-      return signal ? AbortSignal.any([signal, controller.signal]) : controller.signal;
-    },
+    within: (ms, signal) => withinOn(after, ms, signal),
   };
   const unavailable = () => new CodedError("unavailable", "the API server cannot be reached");
   const delayMs = () => 1 + random() * 150;

@@ -3,7 +3,9 @@ import { join } from "node:path";
 import type { V1ConfigMap, V1Deployment } from "@kubernetes/client-node";
 import { stringify } from "yaml";
 import { agentAddresses, createFurtherMachine } from "./agent-machine.ts";
+import { poolPath } from "../../src/fleet/pool.ts";
 import { type Agent, startGraftletWith } from "./agent.ts";
+import type { Api } from "./api.ts";
 import { certificatesIn } from "./certificates.ts";
 import { objectsIn, ofKind, type Rendered, templateArguments } from "./chart.ts";
 import type { Cluster } from "./cluster.ts";
@@ -14,6 +16,7 @@ import { start } from "./processes.ts";
 /** The release whose account and configuration graftlet has. */
 export const fleetRelease = { account: "edge-graftlet", namespace: "graftlet" } as const;
 
+const apiVersion = "graftlet.dev/v1alpha1";
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
 /** Kinds of a release that start pods. */
 const workloads = ["Deployment", "Job", "Pod"];
@@ -93,6 +96,30 @@ async function startFakeReplica(
   const server = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: String(addresses.apiServerPort) };
   const program = "test/harness/fake-nodes-entry.ts";
   return startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, FAKE_SSH: "1", ...env }, program);
+}
+
+/** Creates a pool whose template is all that machines in memory need, with the Secret of their login. */
+export async function createFakePool(api: Pick<Api, "create">): Promise<void> {
+  const { namespace } = fleetRelease;
+  await api.create(`/api/v1/namespaces/${namespace}/secrets`, {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: "login", namespace },
+    stringData: { "ssh-privatekey": "a key" },
+  });
+  const template = {
+    ssh: { secretRef: { name: "login" }, hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] },
+    kubeletConfiguration: { failSwapOn: false, failCgroupV1: false },
+  };
+  const metadata = { name: "edge", namespace };
+  await api.create(poolPath(namespace), { apiVersion, kind: "GraftedNodePool", metadata, spec: { template } });
+}
+
+/** The object of a machine in memory, a member of that pool. */
+export function fakeMachine(name: string) {
+  const metadata = { name, namespace: fleetRelease.namespace };
+  const spec = { poolRef: { name: "edge" }, ssh: { host: `${name}.example` } };
+  return { apiVersion, kind: "GraftedNode", metadata, spec };
 }
 
 /** Applies what a release consists of, without its pods. @returns all of its objects. */

@@ -3,19 +3,17 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type GraftedNode, graftedNodePath, isReady } from "../../src/fleet/grafted-node.ts";
-import { poolPath } from "../../src/fleet/pool.ts";
 import type { Node } from "../../src/objects.ts";
 import { cpuSeconds } from "../bench/usage.ts";
 import type { Agent } from "../harness/agent.ts";
 import { type Api, openApi } from "../harness/api.ts";
 import { auditedSoFar, deedsOf } from "../harness/audit.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { fleetRelease, startFakeFleet } from "../harness/fake-fleet.ts";
+import { createFakePool, fakeMachine, fleetRelease, startFakeFleet } from "../harness/fake-fleet.ts";
 import { heapOf, heapReporting } from "../harness/heap.ts";
 import { whole } from "../matrix.ts";
 
 const { account, namespace } = fleetRelease;
-const group = "graftlet.dev/v1alpha1";
 /** Three hundred take some minutes on two processors. */
 const count = whole ? 300 : 60;
 const names = Array.from({ length: count }, (_, index) => `edge-${index + 1}`);
@@ -25,32 +23,6 @@ const longestMs = whole ? 2_000 : 6_000;
 const parallel = 30;
 /** Time without any write before the state is compared, milliseconds. */
 const settledMs = 5_000;
-
-const machine = (name: string) => ({
-  apiVersion: group,
-  kind: "GraftedNode",
-  metadata: { name, namespace },
-  spec: { poolRef: { name: "edge" }, ssh: { host: `${name}.example` } },
-});
-
-const pool = {
-  apiVersion: group,
-  kind: "GraftedNodePool",
-  metadata: { name: "edge", namespace },
-  spec: {
-    template: {
-      ssh: { secretRef: { name: "login" }, hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] },
-      kubeletConfiguration: { failSwapOn: false, failCgroupV1: false },
-    },
-  },
-};
-
-const login = {
-  apiVersion: "v1",
-  kind: "Secret",
-  metadata: { name: "login", namespace },
-  stringData: { "ssh-privatekey": "a key" },
-};
 
 describe("many GraftedNodes with in-memory machines in one process", { timeout: 850_000 }, () => {
   let cluster: Cluster;
@@ -63,8 +35,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     report = join(cluster.layout.dir, "heap.json");
     agent = await startFakeFleet(cluster, "fleet", heapReporting(report));
     api = openApi(cluster.layout);
-    await api.create(`/api/v1/namespaces/${namespace}/secrets`, login);
-    await api.create(poolPath(namespace), pool);
+    await createFakePool(api);
     const listed = () => agent.log().includes("graftlet is starting");
     await cluster.waitFor("graftlet to start", listed, { explain: () => agent.log() });
   });
@@ -74,7 +45,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  const create = (name: string) => api.create(graftedNodePath(namespace), machine(name));
+  const create = (name: string) => api.create(graftedNodePath(namespace), fakeMachine(name));
   const list = async () => {
     const { items } = await api.get<{ items: readonly GraftedNode[] }>(graftedNodePath(namespace));
     return new Map(items.map((object) => [object.metadata.name, object]));
