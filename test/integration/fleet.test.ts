@@ -228,6 +228,8 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
       'graftlet_grafted_node_not_ready_reason{node="edge-6",pool="edge",reason="Inactive"} 1',
       'graftlet_grafted_node_pool_spec_replicas{pool="edge"} 1',
       'graftlet_grafted_node_pool_status_replicas_ready{pool="edge"} 1',
+      "graftlet_replicas 1",
+      "graftlet_unowned_grafted_nodes 0",
     ]);
 
     await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=2"]);

@@ -24,6 +24,8 @@ const rare = [
   "graftlet_grafted_node_not_ready_reason",
   // The release has no pools.
   "graftlet_grafted_node_pool_rollout_paused",
+  // It serves no GraftedNodes.
+  "graftlet_unowned_grafted_nodes",
 ];
 
 interface Rules {
