@@ -13,7 +13,7 @@ export interface RunParts {
   /** Returns the ID of the only machine on which the node may run; undefined if it has had none. */
   readonly expectedMachine: () => string | undefined;
   /** Identifies this replica among those that serve the object one after the other. */
-  readonly fencingToken: () => FencingToken | undefined;
+  readonly fencingToken: FencingToken | undefined;
 }
 
 export interface MemberNodeDeps {

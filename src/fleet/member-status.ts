@@ -137,7 +137,7 @@ async function applyStatus(
 
 function podsOf(report: ReportedNode): Pick<GraftedNodeStatus, "pods"> {
   const work = report.introspection();
-  return work ? { pods: work.pods().length } : {};
+  return work ? { pods: work.podCount() } : {};
 }
 
 function endpointOf(

@@ -220,7 +220,7 @@ function createSteps(deps: MemberDeps, { causes, reported, latest, token }: Step
       template,
       expectedMachine: () => expectedMachine(latest()),
       // Its latest version may name the next owner.
-      fencingToken: () => token,
+      fencingToken: token,
     });
     return true;
   };

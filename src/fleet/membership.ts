@@ -50,7 +50,7 @@ const replicaLabel = "graftlet.dev/replica-of";
 const leavingLabel = "graftlet.dev/leaving";
 
 /** Name of a replica's Lease. Policies allow a Pod only the Lease with its name. */
-export function replicaLeaseName(self: Replica): string {
+function replicaLeaseName(self: Replica): string {
   return `graftlet-replica-${self.name}`;
 }
 

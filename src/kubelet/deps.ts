@@ -76,7 +76,7 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   /** Returns the ID of the only machine on which the node may run; absent, or undefined, if any machine will do. */
   readonly expectedMachine?: () => string | undefined;
   /** Identifies this process among the replicas that are told to serve the node, one after the other; absent without replicas. */
-  readonly fencingToken?: () => FencingToken | undefined;
+  readonly fencingToken?: FencingToken | undefined;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */

@@ -211,6 +211,7 @@ export function createNodeIntrospection(
       };
     },
     pods: () => servedPods(desired, status),
+    podCount: () => desired.list().length,
     summary: (signal) => stats.summary(false, signal),
     gate,
   };

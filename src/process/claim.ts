@@ -32,7 +32,7 @@ export type ClaimedTarget = Pick<
 export interface NodeClaimDeps extends ClockAndLog {
   readonly target: ClaimedTarget;
   /** Identifies this process among those that are told to serve the node, one after the other; absent if there is no other. */
-  readonly fencingToken?: () => FencingToken | undefined;
+  readonly fencingToken?: FencingToken | undefined;
   /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
   /** Settings of the heartbeat to the process that holds the locks on a remote target; `remoteHeartbeat` by default. */
@@ -74,7 +74,7 @@ async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal
   const missing = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
   // A predecessor in serving the node releases its locks a moment after they are asked for.
-  const first = deps.fencingToken?.() ? reacquire : acquire;
+  const first = deps.fencingToken ? reacquire : acquire;
   let held = await first(deps, rootDir, signal);
   const lost = createSignal();
   /** Notifies subscribers when these locks are lost, unless the claim has replaced them. */
@@ -198,13 +198,12 @@ function acquire(deps: NodeClaimDeps, rootDir: string, signal: AbortSignal): Pro
 
 /** Acquires locks of a root directory, and the runtime's lock if the runtime is known and can be locked. @throws TargetError RuntimeInUse. */
 export async function lockTarget(
-  { target, clock, log, pulse = remoteHeartbeat, fencingToken }: NodeClaimDeps,
+  { target, clock, log, pulse = remoteHeartbeat, fencingToken: token }: NodeClaimDeps,
   rootDir: string,
   own: readonly LockRequest[],
   signal: AbortSignal,
 ): Promise<HeldLocks> {
   const { host, sharing, link } = target;
-  const token = fencingToken?.();
   const fence = token && { directory: fenceDirectory(rootDir), token };
   const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock }, fence);
   const directory = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal)).catch(

@@ -16,6 +16,8 @@ export interface NodeIntrospection {
   onChange(listener: () => void): () => void;
   /** The pods of /pods, with their current statuses. */
   pods(): readonly Pod[];
+  /** Their number. */
+  podCount(): number;
   /** The response of /stats/summary. @throws CodedError if nothing can be measured. */
   summary(signal: AbortSignal): Promise<object>;
   /** Absent if the kubelet API is not served. */

@@ -10,26 +10,20 @@ const one = (id: string, title: string, unit: string, limit?: number): Figure =>
   reach: limit === undefined ? [] : [atMost(limit, sharedByThree, unit)],
 });
 
+/** A figure with a value for each machine. */
+const each = (id: string, title: string, unit: string, limit: number): Figure => ({
+  ...one(id, title, unit, limit),
+  many: true,
+});
+
 /** What `make bench PROVIDER=fleet` measures. */
 export const fleetFigures: readonly Figure[] = [
   one("start", "all applied at once, until the last is Ready", "s"),
   one("memory", "resident memory of all replicas, a machine", "MiB", 3),
   one("cpu", "idle CPU of all replicas", "% of a core", 100),
   one("requests", "idle requests to the API server", "a second"),
-  {
-    id: "planned",
-    title: "a replica is shut down: a machine is not served for",
-    unit: "s",
-    many: true,
-    reach: [atMost(2, sharedByThree, "s")],
-  },
+  each("planned", "a replica is shut down: a machine is not served for", "s", 2),
   one("planned-all", "until its last machine is served again", "s"),
-  {
-    id: "failover",
-    title: "a replica is killed: a machine is served again after",
-    unit: "s",
-    many: true,
-    reach: [atMost(17, sharedByThree, "s")],
-  },
+  each("failover", "a replica is killed: a machine is served again after", "s", 17),
   one("failover-99", "99 of 100 machines are served again after", "s", 30),
 ];

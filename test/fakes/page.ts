@@ -49,6 +49,7 @@ export function fakeNodeWork({ name, pods }: FakeNode, now: () => number): NodeI
     onChange: () => () => undefined,
     node: () => fakeNode(name, pods),
     pods: () => all,
+    podCount: () => all.length,
     summary: () => {
       looks += 1;
       return Promise.resolve(fakeSummary(all, now(), looks + name.length * 7 + name.charCodeAt(name.length - 1) * 3));

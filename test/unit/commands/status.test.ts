@@ -38,6 +38,7 @@ const work = (node: NodeIntrospection["node"], pods: readonly Pod[] = []): NodeI
   onChange: () => () => undefined,
   node,
   pods: () => pods,
+  podCount: () => pods.length,
   summary: () => Promise.reject(new Error("nobody asks")),
 });
 const noNotes = { all: () => [] };

@@ -91,6 +91,7 @@ function readyNode(name: string): NodeIntrospection {
     node: () => node,
     onChange: () => () => undefined,
     pods: () => [],
+    podCount: () => 0,
     summary: () => Promise.reject(new Error("unused")),
   };
 }
@@ -157,9 +158,9 @@ function start(
       did.push(`start ${nodeName} ${port}`);
       report.onTargetOpened("local");
       // A machine that has been used in epoch 3.
-      if (nodeName === "later" && (fencingToken()?.epoch ?? 0) < 3)
+      if (nodeName === "later" && (fencingToken?.epoch ?? 0) < 3)
         report.onProgress({ trouble: { reason: "Superseded", message: "a later epoch" } });
-      if (nodeName === "later") did.push(`epoch ${fencingToken()?.epoch}`);
+      if (nodeName === "later") did.push(`epoch ${fencingToken?.epoch}`);
       report.onProgress({ isIdentified: true, isClaimed: true });
       report.onRunning(readyNode(nodeName));
       await onAbort(signal);
