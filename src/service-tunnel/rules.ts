@@ -42,7 +42,8 @@ export function rulesCheck(rootDir: string): readonly string[] {
  *  A packet with a pod's address counts as the pod's only if it arrived on the interface to which the machine routes that pod
  *  (`fib`): other machines on the network may forge the address. The relay's ports accept only redirected traffic; the machine's
  *  own outgoing connections from such a port, as NFS opens them, are not affected. Redirected traffic is counted before the machine's own
- *  filters see it (firewall-probe.ts). */
+ *  filters see it (firewall-probe.ts), whatever its connection's state: a pod's new connection may have the port of one that ended, which
+ *  the kernel still tracks. */
 export function rulesText(rootDir: string, now: Redirections, before: Redirections | undefined): string {
   const table = `ip ${tunnelName(rootDir)}`;
   const recreate = before?.port !== now.port;
@@ -105,8 +106,8 @@ function ipv4Table(table: string, port: number): string {
         type filter hook input priority filter - 1; policy accept;
         ct state new tcp dport ${port} ct status ! dnat reject with tcp reset
         ct state new udp dport @ports ct status ! dnat drop
-        ct state new tcp dport ${port} counter
-        ct state new udp dport @ports counter
+        ct status dnat tcp dport ${port} tcp flags & (syn | ack) == syn counter
+        ct status dnat udp dport @ports counter
       }
       chain forward {
         type filter hook forward priority filter - 1; policy accept;
