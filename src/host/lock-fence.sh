@@ -29,11 +29,65 @@ end_if_superseded() {
   done
 }
 
-# Records this process's epoch, once the locks are held.
+# Sets $parent and $started, the parent of a process and when it was started; fails if there is no such process.
+look_up() {
+  read -r stat 2>/dev/null <"/proc/$1/stat" || return
+  # shellcheck disable=SC2086
+  set -- ${stat##*) }
+  parent=$2
+  shift 19
+  started=$1
+}
+
+# Prints the addresses of the SSH connection that a process was started over, if any.
+connection_of() { { tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^SSH_CONNECTION=//p'; } 2>/dev/null; }
+
+# Prints which process serves this SSH connection, when it was started, and the boot: the parent of the first one that was started over the
+# connection. Prints nothing if there is no SSH connection.
+serving_process() {
+  at=$$ connection=$(connection_of $$)
+  while look_up "$at" && [ "$parent" -gt 1 ]; do
+    at=$parent
+    above=$(connection_of "$at")
+    if [ -n "$connection" ] && [ "$above" != "$connection" ]; then
+      read -r boot </proc/sys/kernel/random/boot_id
+      look_up "$at" && echo "$at $started $boot"
+      return
+    fi
+    connection=$above
+  done
+}
+
+is_running() { look_up "$1" && [ "$started" = "$2" ]; }
+
+# Ends the SSH connection over which the machine was served before, and the commands that were started over it: what is still on its way
+# there, or in a command's input, has no effect any more.
+end_former_connection() {
+  [ -f "$fence/connection" ] || return 0
+  IFS=' ' read -r former since during <"$fence/connection"
+  case $former in '' | *[!0-9]*) return 0 ;; esac
+  read -r boot </proc/sys/kernel/random/boot_id
+  [ "$during" = "$boot" ] && [ "$former $since $during" != "$serving" ] && is_running "$former" "$since" || return 0
+  # sshd starts each command in a process group of its own.
+  groups=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $former .*/-\1/p")
+  kill "$former" 2>/dev/null
+  # shellcheck disable=SC2086
+  [ -z "$groups" ] || kill -s KILL -- $groups 2>/dev/null
+  for _ in 1 2; do
+    is_running "$former" "$since" || return 0
+    sleep 1
+  done
+  kill -s KILL "$former" 2>/dev/null
+}
+
+# Records this process's epoch and connection, once the locks are held.
 take() {
   end_if_superseded
   record_epoch token
   rm -f "$fence/claim"
+  serving=$(serving_process)
+  end_former_connection
+  echo "$serving" >"$fence/connection.new" && mv -f "$fence/connection.new" "$fence/connection"
 }
 
 # Echoes heartbeats for as long as they arrive and nobody claims the machine. Looks for a claim every few seconds.

@@ -11,7 +11,7 @@ const clock = systemClock();
 
 for (const programs of ["debian", "busybox"] as const)
   describe(`locks on a target over SSH, with the programs of ${programs}`, () => {
-    const { rig, hostOf } = sshBench(`lock-${programs}`, { programs });
+    const { rig, hostOf, isUp } = sshBench(`lock-${programs}`, { programs });
     /** A file and a directory on the target, to be locked. */
     const places = async (name: string): Promise<readonly [file: string, directory: string]> => {
       const [file, directory] = [`${rig().dir}/${name}.lock`, `${rig().dir}/${name}`];
@@ -86,6 +86,8 @@ for (const programs of ["debian", "busybox"] as const)
       await waitFor("the earlier one to let go", () => first.hasEnded(), { timeoutMs: 10_000 });
       await assert.rejects(acquire(host, 4), SupersededError);
       await using later = await acquire(other, 5);
+      await waitFor("the former connection to end", () => host.link.state().kind !== "up");
+      await isUp(host);
       await assert.rejects(acquire(host, 4), isTaken(file));
       await clock.sleep(6_000);
       assert.equal(later.hasEnded(), false);
@@ -93,6 +95,46 @@ for (const programs of ["debian", "busybox"] as const)
       await assert.rejects(acquire(host, 4), SupersededError);
       await using _next = await acquire(host, 6);
     });
+
+    for (const { user, server } of [
+      { user: "root", server: "sshd" },
+      { user: "helper", server: "sshd" },
+      { user: "plain", server: "sshd" },
+      { user: "root", server: "dropbear" },
+    ])
+      test(`a later epoch ends the connection of ${user} to ${server} in an earlier one, with its commands, and no other`, async () => {
+        await (server === "sshd" ? rig().startSshd() : rig().startDropbear());
+        await using host = hostOf({ user });
+        await using neighbour = hostOf({ user });
+        const directory = `/run/locks-of-${user}-${server}`;
+        const file = `${directory}/lock`;
+        await rig().mustInside(["sh", "-ec", `mkdir ${directory}; touch ${file}; chown ${user} ${file} ${directory}`]);
+        const acquire = (of: typeof host, epoch: number, timeoutSeconds: number, intervalMs: number) =>
+          acquireLocks(
+            of,
+            [{ path: file }],
+            never,
+            { clock, timeoutSeconds, intervalMs },
+            { directory, token: { object: "one", epoch } },
+          );
+        // This process is not heard any more, but its connection is not broken.
+        await using silent = await acquire(host, 4, 6, 600_000);
+        const late = host.run(argvOf(["sh", "-c", `sleep 12; touch ${directory}/late`]));
+        const ended = assert.rejects(late, { code: "unavailable" });
+        const uptime = neighbour.run(argvOf(["sh", "-c", "sleep 12; echo undisturbed"]));
+        await waitFor("the lock to be released", () => silent.hasEnded(), { timeoutMs: 20_000 });
+        await using other = hostOf({ user });
+        await using next = await acquire(other, 5, 60, 15_000);
+        await ended;
+        assert.equal((await uptime).stdout, "undisturbed\n");
+        await assert.rejects(host.fs.stat(`${directory}/late`), { code: "not_found" });
+        assert.equal(next.hasEnded(), false);
+        // The former connection is not this one: nothing is ended twice.
+        await next[Symbol.asyncDispose]();
+        await using _again = await acquire(other, 6, 60, 15_000);
+        assert.equal((await other.run(argvOf(["echo", "connected"]))).stdout, "connected\n");
+        assert.equal(other.link.state().kind, "up");
+      });
 
     test("locks with a token are released when heartbeats stop, and kept while they arrive", async () => {
       await using host = hostOf();
