@@ -11,8 +11,9 @@ const always = {
 const more = {
   egress: 150,
   fleet: 120,
+  "fleet-faults": 330,
   "fleet-many": 120,
-  "fleet-replicas": 150,
+  "fleet-replicas": 330,
   "helm-admission": 45,
   "helm-first": 120,
   "helm-monitoring": 100,

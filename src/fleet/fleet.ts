@@ -12,6 +12,7 @@ import { createMembers, type Members, type MembersDeps } from "./members.ts";
 import type { Replica } from "./membership.ts";
 import type { GraftedNodePool } from "./pool.ts";
 import { createPools, type Pools } from "./pools.ts";
+import { createReachMachine, type ReachMachineDeps } from "./reach-machine.ts";
 import { createSharing, type SharedObjects, type Sharing } from "./sharing.ts";
 import { createStarts } from "./starts.ts";
 import { createTunnels, type Tunnels } from "./tunnels.ts";
@@ -37,6 +38,8 @@ export interface FleetDeps
   isConfigured(name: string): boolean;
   /** Returns the listeners at which machines enrol and open reverse tunnels. */
   listeners(deps: ClockAndLog): Promise<MachineListeners>;
+  /** Connects to a node's machine and runs a command there. @throws if that fails. */
+  reach: ReachMachineDeps["reach"];
   /** Called once the first list of objects is known. */
   onListed(): void;
 }
@@ -100,7 +103,7 @@ export function createFleet(deps: FleetDeps) {
     ...deps,
     events,
     secret,
-    hasPool: (name) => pools.has(name),
+    hasPool: pools.has,
     isActive: active.has,
     rollOuts: pools.rollOuts,
     startInTurn: createStarts(clock),
@@ -109,12 +112,12 @@ export function createFleet(deps: FleetDeps) {
     onSuperseded,
   });
   const tunnels = createTunnels({ ...deps, ...known, events, secret, onChange: () => sharing.nodes.check() });
-  const { claims } = tunnels;
   const sharing = createSharing({
     ...deps,
     release: deps.fleet.release,
-    nodes: { objects: all, stop: members.stop, resume: serve, isServed: isReadyWithOwner, claims },
+    nodes: { objects: all, stop: members.stop, resume: serve, isServed: isReadyWithOwner, claims: tunnels.claims },
     pools: sharedPools(pools),
+    reach: createReachMachine({ ...deps, secret, hasPool: pools.has, effective }),
   });
   const onListed = (objects: readonly GraftedNode[]) => {
     members.replace(objects.filter(isOwn), serving.signal);
@@ -244,7 +247,7 @@ function createActive(pools: Pick<Pools, "active" | "check">, wake: (concerned: 
 interface ObjectChangesParts {
   readonly pools: Pick<Pools, "check">;
   readonly active: Pick<ReturnType<typeof createActive>, "update">;
-  readonly sharing: Pick<Sharing, "nodes">;
+  readonly sharing: Pick<Sharing, "nodes" | "reachClaims">;
   readonly logins: Pick<ReturnType<typeof createLogins>, "objectsChanged">;
   readonly tunnels: Pick<Tunnels, "check" | "hasArrived">;
   readonly members: Pick<Members, "update" | "stop">;
@@ -266,11 +269,13 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
       active.update();
       parts.onListed(listed);
       sharing.nodes.check();
+      sharing.reachClaims.check();
       logins.objectsChanged();
       tunnels.check();
     },
     changed(object, type) {
       const isSame = needs.follow(object, type);
+      sharing.reachClaims.changed(object);
       if (isSame) pools.check();
       else active.update();
       if (type !== "deleted" && parts.isOwn(object)) members.update(object, parts.serving);

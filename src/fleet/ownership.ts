@@ -11,6 +11,7 @@ import type { NamespacedMeta } from "../objects.ts";
 import type { Claims } from "./claims.ts";
 import type { OwnerStatus } from "./grafted-node.ts";
 import type { Membership, Replica } from "./membership.ts";
+import type { ReachClaims } from "./reach-claims.ts";
 import { type PlacedObject, placementOf, surplusOf } from "./placement.ts";
 
 /** An object that names its owner in its status. */
@@ -27,6 +28,8 @@ export interface OwnershipDeps<T extends OwnedObject> extends ClockAndLog {
   readonly objects: () => readonly T[];
   /** Claims to objects that the number of a replica's objects does not decide about; without them there are none. */
   readonly claims?: Claims<T>;
+  /** Claims to objects whose owners do not reach them. */
+  readonly reachClaims?: ReachClaims<T>;
   /** Path of an object. */
   readonly path: (namespace: string, name: string) => string;
   /** Stops serving an object. Resolves once nothing of this process uses its machine. */
@@ -68,7 +71,7 @@ const balancedAtOnce = 0.02;
 /** Decides which objects this replica serves. Each object names its owner in its status, which replicas change by compare-and-swap. An
  *  object without owner, or whose owner has died, is taken by the replica that `placementOf` chooses, or after a while by any. Only its
  *  owner gives an object away; objects that `claims` concern are taken by the replica to which their machines have connected, and are not
- *  given away because of their number. The owner's epoch grows each time that a replica takes the object. */
+ *  given away because of their number. One that only its owner does not reach is taken by a replica that does. The owner's epoch grows each time that a replica takes the object. */
 export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): Ownership<T> {
   const { membership, objects, clock } = deps;
   const changed = createTrigger();
@@ -91,6 +94,7 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
         if (membership.mayTake()) {
           const all = objects();
           againMs = soonest(takes.takeClaimed(all, signal), takes.takeUnowned(all, signal));
+          takes.takeUnreached(all, signal);
           handOvers.balance(all, signal);
         }
         await pause(clock, againMs, changed.fired(signal), signal);
@@ -100,9 +104,9 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
   };
 }
 
-/** Takes objects without a living owner, and those that this replica claims. */
+/** Takes objects without a living owner, those that this replica claims, and those that it reaches in place of their owners. */
 function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: () => void) {
-  const { self, membership, claims, clock } = deps;
+  const { self, membership, claims, reachClaims, clock } = deps;
   const takes = createChanges(deps, onChange);
   const inTurn = createSemaphore(takenAtOnce);
   /** Since when objects have had no owner, monotonic milliseconds. */
@@ -164,12 +168,16 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
       }
       return againMs;
     },
+    /** Takes the objects whose owners do not reach them. */
+    takeUnreached(all: readonly T[], signal: AbortSignal): void {
+      for (const object of all) if (reachClaims?.isDue(object)) start(object, signal, () => reachClaims.taken(object));
+    },
   };
 }
 
 /** Gives this replica's objects away. */
 function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: () => void) {
-  const { self, membership, objects, claims, clock } = deps;
+  const { self, membership, objects, claims, reachClaims, clock } = deps;
   const handOvers = createChanges(deps, onChange);
   const isOwn = ({ status }: T) => status?.owner?.uid === self.uid;
   /** Epochs in which this replica has handed over objects, by their UIDs: it may see its own change later than it was made. */
@@ -205,7 +213,7 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       keepOnly(handedOver, all);
       const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
       if (atOnce <= 0) return;
-      const balanced = all.filter((object) => !claims?.concerns(object));
+      const balanced = all.filter((object) => !claims?.concerns(object) && !reachClaims?.keeps(object));
       const surplus = surplusOf(balanced.map(placedObject(membership)), membership.accepting(), self.uid);
       const given = new Set(surplus.filter((name) => !handOvers.has(name)).slice(0, atOnce));
       for (const object of balanced) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);

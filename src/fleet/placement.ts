@@ -49,6 +49,13 @@ export function surplusOf(
   return own.toSorted((one, other) => compareText(score(one, self), score(other, self))).slice(0, surplus);
 }
 
+/** Returns how many of the replicas rank the object higher than this one does; undefined if this one is not among them. Pure. */
+export function rankOf(name: string, replicas: readonly string[], self: string): number | undefined {
+  if (!replicas.includes(self)) return undefined;
+  const own = score(name, self);
+  return replicas.filter((uid) => compareText(score(name, uid), own) > 0).length;
+}
+
 /** Number of objects of each replica. */
 function loadsOf(objects: readonly PlacedObject[], replicas: readonly string[]): Map<string, number> {
   const loads = new Map(replicas.map((uid) => [uid, 0]));

@@ -4,10 +4,13 @@ import { type GraftedNode, graftedNodePath } from "./grafted-node.ts";
 import { createMembership, type MembershipDeps } from "./membership.ts";
 import { createOwnership, type OwnedObject, type OwnershipDeps } from "./ownership.ts";
 import { type GraftedNodePool, poolPath } from "./pool.ts";
+import { createReachClaims, type ReachClaimsDeps } from "./reach-claims.ts";
 
 export interface SharingDeps extends ClockAndLog, Pick<MembershipDeps, "client" | "namespace" | "release" | "self"> {
   readonly nodes: SharedObjects<GraftedNode>;
   readonly pools: SharedObjects<GraftedNodePool>;
+  /** Connects to the machine of an object and runs a command there. @throws if that fails. */
+  readonly reach: ReachClaimsDeps["reach"];
 }
 
 export type SharedObjects<T extends OwnedObject> = Pick<
@@ -28,18 +31,28 @@ export function createSharing({ nodes, pools, ...deps }: SharingDeps) {
   const membership = createMembership({
     ...deps,
     onChange() {
+      reachClaims.check();
       ofNodes.check();
       ofPools.check();
     },
   });
-  const ofNodes = createOwnership({ ...deps, ...nodes, membership, path: graftedNodePath });
+  const reachClaims = createReachClaims({
+    clock,
+    self: deps.self.uid,
+    objects: () => nodes.objects().filter((object) => !nodes.claims?.concerns(object)),
+    accepting: () => (membership.mayTake() ? membership.accepting() : []),
+    reach: deps.reach,
+    onDue: () => ofNodes.check(),
+  });
+  const ofNodes = createOwnership({ ...deps, ...nodes, membership, reachClaims, path: graftedNodePath });
   const ofPools = createOwnership({ ...deps, ...pools, membership, path: poolPath });
   let isEnding = false;
-  const running: readonly Runnable[] = [...membership.running, ofNodes, ofPools];
+  const running: readonly Runnable[] = [...membership.running, ofNodes, ofPools, reachClaims];
   return {
     running,
     nodes: ofNodes,
     pools: ofPools,
+    reachClaims,
     observed: () => ({ replicas: membership.alive(), unowned: ofNodes.unowned() }),
     /** True once this replica hands over its objects. */
     isEnding: () => isEnding,

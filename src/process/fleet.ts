@@ -4,15 +4,17 @@ import { createFleet, type FleetDeps } from "../fleet/fleet.ts";
 import type { LeavingDeps } from "../fleet/leaving.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import { type Logger, silentLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createNodeMetrics, type NodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-name.ts";
 import type { createReportedNodes } from "../report/reported-nodes.ts";
+import { command } from "../seams/command.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { openAccountClient } from "./account-client.ts";
 import { clientFor, obtainIdentity } from "./identity.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
+import { openTarget } from "./open-target.ts";
 
 export interface FleetRunDeps {
   readonly fleet: FleetConfig;
@@ -80,6 +82,10 @@ export function createFleetRun(
       await using identity = await obtainIdentity(asking, clock.within(identityTimeoutMs, signal));
       await using nodeClient = clientFor(asking, identity.access);
       return await work(nodeClient);
+    },
+    async reach(config, signal) {
+      await using target = await openTarget({ config, providers: common.providers, clock, log: silentLog() });
+      await target.host.run(command("true"), { signal });
     },
     clean: cleanMachine,
     listeners: deps.listeners,

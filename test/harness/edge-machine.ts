@@ -1,3 +1,4 @@
+import type { ChildProcess } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type Kit, testKit } from "../cluster/tools/kits.ts";
@@ -7,7 +8,7 @@ import type { Cluster } from "./cluster.ts";
 import { addresses, insideArgv, networkArgv } from "./namespaces.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
 import { cgroupsOf } from "./pod-machine.ts";
-import { listProcesses, must, type ProcessId } from "./processes.ts";
+import { listProcesses, must, type ProcessId, start } from "./processes.ts";
 import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
 import { hostKeyFile, loginKeyFile } from "./sshd.ts";
 import { type Layout, readState } from "./state.ts";
@@ -24,6 +25,8 @@ export interface EdgeMachine extends RuntimeRig {
   readonly login: Readonly<Record<"ssh-privatekey" | "known_hosts", string>>;
   /** Runs a command there as root. */
   mustInside(argv: readonly string[]): Promise<string>;
+  /** Starts a command there as root. */
+  startInside(argv: readonly string[]): ChildProcess;
   /** The processes of its pods: number and start of each. */
   podProcesses(): readonly string[];
   /** Pulls the cable, and puts it in again. */
@@ -88,6 +91,7 @@ export async function startEdgeMachine(
       known_hosts: `[${target}]:${sshPort} ${key}\n`,
     },
     mustInside: inside,
+    startInside: (argv) => start(insideArgv(layout, holder, argv)),
     podProcesses: () =>
       listProcesses()
         .filter(({ pid }) => cgroupsOf({ layout, root: "/" }, pid).some((path) => path.startsWith(`${layout.cgroup}/`)))

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type GraftedNode, isReadyWithOwner } from "../../src/fleet/grafted-node.ts";
-import type { Node, Pod } from "../../src/objects.ts";
+import { agentAddresses } from "../harness/agent-machine.ts";
 import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { listProcesses, must, textOf } from "../harness/processes.ts";
+import { must } from "../harness/processes.ts";
 import { whole } from "../matrix.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
-import { inNamespace, releaseOf } from "./helm/release.ts";
+import { inNamespace } from "./helm/release.ts";
+import { processesOf, type Replicas, replicasOf, watchReady } from "./helm/replicas.ts";
 import { addressOf, server, service } from "./helm/tunnel.ts";
 
 const machines = ["edge-1", "edge-2", "edge-3", "edge-4"];
@@ -18,48 +18,10 @@ const machines = ["edge-1", "edge-2", "edge-3", "edge-4"];
 const tunneled = "edge-4";
 const replicas = 3;
 
-/** What an object says about the Pod that serves it. */
-interface Owned {
-  readonly name: string;
-  readonly replica: string;
-  readonly epoch: number;
-  readonly isReady: boolean;
-}
-
-describe("machines shared by the replicas of a release", { timeout: 850_000 }, () => {
+describe("machines shared by the replicas of a release", { timeout: 1_200_000 }, () => {
   let lab: HelmLab;
-  let pods: () => Promise<readonly Pod[]>;
-  const list = async (): Promise<readonly Owned[]> => {
-    const text = await lab.cluster.mustKubectl(["get", "gn", inNamespace, "--output=json"]);
-    const { items } = JSON.parse(text) as { readonly items: readonly GraftedNode[] };
-    return items.map((object) => ({
-      name: object.metadata.name,
-      replica: object.status?.owner?.replica ?? "",
-      epoch: object.status?.owner?.epoch ?? 0,
-      isReady: isReadyWithOwner(object),
-    }));
-  };
-  const explain = async () => {
-    const logs = await lab.cluster.kubectl([
-      "logs",
-      inNamespace,
-      "--selector=app.kubernetes.io/component=kubelet",
-      "--prefix",
-    ]);
-    return `${JSON.stringify(await list())}\n${logs.stdout.slice(-8_000)}`;
-  };
-  /** Waits until each machine is Ready and is served by a running Pod. @returns the owners. */
-  const untilShared = (holds: (owned: readonly Owned[]) => boolean, timeoutMs = 60_000) =>
-    lab.cluster.waitFor(
-      "all machines to be Ready with their new owners",
-      async () => {
-        const owned = await list();
-        const running = new Set((await pods()).filter(isRunning).map(({ metadata: { name } }) => name));
-        const isServed = ({ replica, isReady }: Owned) => isReady && running.has(replica);
-        return owned.length === machines.length && owned.every(isServed) && holds(owned) && owned;
-      },
-      { timeoutMs, explain },
-    );
+  let shared: Replicas;
+  const explain = () => shared.explain();
   /** Waits until a pod of the cluster reaches the pod of the tunneled machine through a Service, and that pod a Service of the cluster. */
   const untilReached = async () => {
     const ip = await addressOf(lab.cluster, "shop");
@@ -69,26 +31,9 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
       (await connects("client", `${ip}:80`)) && (await connects("web", `${addresses.apiServerService}:443`));
     await lab.cluster.waitFor("pods to reach each other over the link", isReached, { timeoutMs: 30_000, explain });
   };
-  /** Waits until a machine's kubelet API answers, which only its owner serves. */
-  const untilAnswers = (name: string) =>
-    lab.cluster.waitFor(
-      `${name} to be served by its new owner`,
-      async () => (await lab.cluster.kubectl(["exec", `on-${name}`, "--", "true"])).code === 0,
-      { timeoutMs: 60_000, explain },
-    );
-  const scale = (count: number) =>
-    lab.cluster.mustKubectl(["scale", `deployment/${release.name}-graftlet`, inNamespace, `--replicas=${count}`]);
-  const containers = async () => {
-    const found = await Promise.all(machines.map((name) => lab.cluster.get<Pod>("pod", `on-${name}`)));
-    return found.map((pod) => {
-      const [container] = pod?.status?.containerStatuses ?? [];
-      return `${container?.containerID} ${container?.restartCount}`;
-    });
-  };
-
   before(async () => {
     lab = await startHelmLab("fleet-replicas", { say: (line) => console.error(line) });
-    ({ pods } = releaseOf(lab));
+    shared = replicasOf(lab, machines);
     const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}", `--set=replicas=${replicas}`];
     await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values]);
   });
@@ -99,7 +44,7 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
       const network = name === tunneled ? { network: "tunneled" } : {};
       await lab.cluster.apply([graftedMachine(lab.edge, name, network), podOn(name)]);
     }
-    const owned = await untilShared(() => true, 120_000);
+    const owned = await shared.untilShared(() => true, 120_000);
     const counts = new Map<string, number>();
     for (const { replica } of owned) counts.set(replica, (counts.get(replica) ?? 0) + 1);
     assert.deepEqual(
@@ -133,8 +78,8 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
   });
 
   test("scaling down hands machines over without a restart or a node that is not Ready, and sessions of other machines go on", async () => {
-    const before = await list();
-    const running = await containers();
+    const before = await shared.list();
+    const running = await shared.containers();
     const kept = before[0];
     assert.ok(kept);
     const { replica: last } = kept;
@@ -154,9 +99,9 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     );
     session.write("before\n");
     await session.says("got before", 20_000);
-    using watch = watchReady(lab);
-    await scale(1);
-    const after = await untilShared((owned) => owned.every(({ replica }) => replica === last));
+    using watch = watchReady(lab, machines);
+    await shared.scale(1);
+    const after = await shared.untilShared((owned) => owned.every(({ replica }) => replica === last));
     for (const { name, epoch } of after) {
       const old = before.find((one) => one.name === name);
       assert.equal(epoch, (old?.epoch ?? 0) + (old?.replica === last ? 0 : 1), name);
@@ -166,36 +111,36 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     session.endInput();
     assert.equal(await session.ended(), 0);
     assert.deepEqual(await watch.notReady(), []);
-    assert.deepEqual(await containers(), running);
+    assert.deepEqual(await shared.containers(), running);
     await untilReached();
     for (const name of machines)
       assert.equal(await lab.cluster.mustKubectl(["exec", `on-${name}`, "--", "echo", "hello"]), "hello\n");
   });
 
   test("scaling up gives machines to the new replicas", async () => {
-    const running = await containers();
-    await scale(replicas);
-    await untilShared((owned) => new Set(owned.map(({ replica }) => replica)).size === replicas, 90_000);
-    assert.deepEqual(await containers(), running);
+    const running = await shared.containers();
+    await shared.scale(replicas);
+    await shared.untilShared((owned) => new Set(owned.map(({ replica }) => replica)).size === replicas, 90_000);
+    assert.deepEqual(await shared.containers(), running);
     await untilReached();
   });
 
   test("the machines of a replica that stands still are taken over, and it does nothing to them when it goes on", async () => {
-    const running = await containers();
-    const before = await list();
+    const running = await shared.containers();
+    const before = await shared.list();
     const frozen = before[0]?.replica ?? "";
     const moved = before.filter(({ replica }) => replica === frozen);
-    const pod = (await pods()).find(({ metadata }) => metadata.name === frozen);
+    const pod = (await shared.pods()).find(({ metadata }) => metadata.name === frozen);
     assert.ok(pod);
-    using watch = watchReady(lab);
+    using watch = watchReady(lab, machines);
     const began = performance.now();
     const pids = processesOf(pod);
     for (const pid of pids) process.kill(pid, "SIGSTOP");
     try {
-      const taken = await untilShared((owned) => owned.every(({ replica }) => replica !== frozen));
+      const taken = await shared.untilShared((owned) => owned.every(({ replica }) => replica !== frozen));
       for (const { name, epoch } of moved) {
         assert.equal(taken.find((one) => one.name === name)?.epoch, epoch + 1, name);
-        await untilAnswers(name);
+        await shared.untilAnswers(name);
       }
       const took = (performance.now() - began) / 1_000;
       console.log(`the machines of a replica that stands still were served again after ${took.toFixed(1)} s`);
@@ -204,8 +149,8 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
       for (const pid of pids) process.kill(pid, "SIGCONT");
     }
     await sleep(5_000);
-    await untilShared(() => true);
-    assert.deepEqual(await containers(), running);
+    await shared.untilShared(() => true);
+    assert.deepEqual(await shared.containers(), running);
     const unready = await watch.notReady();
     assert.deepEqual(
       unready.filter((node) => node.includes("Unknown") || node.includes("RuntimeInUse")),
@@ -214,28 +159,28 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
   });
 
   test("the machines of a replica that the API server is cut off from are taken over, and it lets go of them", async () => {
-    const running = await containers();
-    const before = await list();
+    const running = await shared.containers();
+    const before = await shared.list();
     const cut = before[0]?.replica ?? "";
     const moved = before.filter(({ replica }) => replica === cut);
-    const pod = (await pods()).find(({ metadata }) => metadata.name === cut);
+    const pod = (await shared.pods()).find(({ metadata }) => metadata.name === cut);
     const [pid] = pod ? processesOf(pod) : [];
     assert.ok(pid !== undefined);
-    using watch = watchReady(lab);
+    using watch = watchReady(lab, machines);
     const packets = (does: "-I" | "-D") =>
       [addresses.node, addresses.apiServerService].map((to) =>
         must(["nsenter", `--target=${pid}`, "--net", "iptables", does, "OUTPUT", "-d", to, "-j", "DROP"]),
       );
     await Promise.all(packets("-I"));
     try {
-      await untilShared((owned) => owned.every(({ replica }) => replica !== cut));
-      for (const { name } of moved) await untilAnswers(name);
-      assert.deepEqual(await containers(), running);
+      await shared.untilShared((owned) => owned.every(({ replica }) => replica !== cut));
+      for (const { name } of moved) await shared.untilAnswers(name);
+      assert.deepEqual(await shared.containers(), running);
     } finally {
       await Promise.all(packets("-D"));
     }
-    await untilShared(() => true);
-    assert.deepEqual(await containers(), running);
+    await shared.untilShared(() => true);
+    assert.deepEqual(await shared.containers(), running);
     const unready = await watch.notReady();
     assert.deepEqual(
       unready.filter((node) => !node.includes("NodeReady")),
@@ -243,54 +188,47 @@ describe("machines shared by the replicas of a release", { timeout: 850_000 }, (
     );
   });
 
+  test("a machine that its owner does not reach is taken over by a replica that does", async () => {
+    const running = await shared.containers();
+    const before = await shared.list();
+    const owner = before[0]?.replica ?? "";
+    const moved = before.filter(({ replica }) => replica === owner);
+    const pod = (await shared.pods()).find(({ metadata }) => metadata.name === owner);
+    const [pid] = pod ? processesOf(pod) : [];
+    assert.ok(pid !== undefined);
+    const packets = (does: "-I" | "-D") =>
+      must(`nsenter --target=${pid} --net iptables ${does} OUTPUT -d ${agentAddresses.target} -j DROP`.split(" "));
+    const began = performance.now();
+    await packets("-I");
+    try {
+      const isLeft = ({ replica }: { readonly replica: string }) => replica === owner;
+      await shared.untilShared((owned) => !owned.some(isLeft), 420_000);
+      for (const { name } of moved) await shared.untilAnswers(name);
+      const took = (performance.now() - began) / 1_000;
+      console.log(`machines that their owner did not reach were served again after ${took.toFixed(0)} s`);
+      assert.ok(took > 60, String(took));
+    } finally {
+      await packets("-D");
+    }
+    await sleep(5_000);
+    const after = await shared.untilShared(() => true);
+    const isMoved = ({ name }: { readonly name: string }) => moved.some((one) => one.name === name);
+    for (const { name, replica } of after.filter(isMoved)) assert.notEqual(replica, owner, name);
+    assert.deepEqual(await shared.containers(), running);
+  });
+
   test("the machines of a Pod that is killed are served again within seconds", async () => {
-    const running = await containers();
-    const before = await list();
+    const running = await shared.containers();
+    const before = await shared.list();
     const killed = before[0]?.replica ?? "";
-    using watch = watchReady(lab);
+    using watch = watchReady(lab, machines);
     await lab.cluster.mustKubectl(["delete", "pod", killed, inNamespace, "--grace-period=0", "--force"]);
-    await untilShared((owned) => owned.every(({ replica }) => replica !== killed));
-    for (const { name, replica } of before) if (replica === killed) await untilAnswers(name);
-    assert.deepEqual(await containers(), running);
+    await shared.untilShared((owned) => owned.every(({ replica }) => replica !== killed));
+    for (const { name, replica } of before) if (replica === killed) await shared.untilAnswers(name);
+    assert.deepEqual(await shared.containers(), running);
     assert.deepEqual(
       (await watch.notReady()).filter((node) => node.includes("Unknown")),
       [],
     );
   });
 });
-
-function isRunning({ metadata, status }: Pod): boolean {
-  return status?.phase === "Running" && metadata.deletionTimestamp === undefined;
-}
-
-/** Processes of a Pod's containers. */
-function processesOf({ metadata: { uid } }: Pod): readonly number[] {
-  const inPod = ({ pid }: { readonly pid: number }) => textOf(`/proc/${pid}/cgroup`).includes(uid);
-  return listProcesses()
-    .filter(inPod)
-    .map(({ pid }) => pid);
-}
-
-/** Watches the Nodes of the machines until it is disposed. */
-function watchReady({ cluster }: HelmLab) {
-  const seen = new Set<string>();
-  const stop = new AbortController();
-  const watching = (async () => {
-    while (!stop.signal.aborted) {
-      for (const name of machines) {
-        const ready = (await cluster.get<Node>("node", name))?.status?.conditions?.find(({ type }) => type === "Ready");
-        if (ready?.status !== "True") seen.add(`${name} ${ready?.status} ${ready?.reason}`);
-      }
-      await sleep(500);
-    }
-  })();
-  return {
-    /** Names, statuses and reasons of Nodes that were not Ready. */
-    async notReady(): Promise<readonly string[]> {
-      stop.abort();
-      await watching;
-      return [...seen];
-    },
-    [Symbol.dispose]: () => stop.abort(),
-  };
-}

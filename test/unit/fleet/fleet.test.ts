@@ -130,6 +130,7 @@ function start(
     client,
     namespace,
     self: { name: "graftlet-1", uid: "pod-1" },
+    reach: () => Promise.reject(new Error("unused")),
     usedPorts: [10_250],
     isConfigured: (name) => name === "configured",
     addresses: () => ["10.0.0.9"],

@@ -45,7 +45,8 @@ interface Machine {
   readonly epochs: number[];
 }
 
-const downTrouble = { reason: "ReverseTunnelDown", message: "not connected" } as const;
+const tunnelDown = { reason: "ReverseTunnelDown", message: "not connected" } as const;
+const linkDown = { reason: "LinkDown", message: "no route to the machine" } as const;
 
 /** Moves time on in small steps, each of which waits for the real file system: members write files. */
 async function advance({ clock, tunnels }: World, ms: number): Promise<void> {
@@ -64,7 +65,11 @@ interface World {
   readonly tunnels: ReturnType<typeof diallingMachines>;
   readonly targets: ReadonlyMap<string, Machine>;
   readonly replicas: Map<string, Replica>;
+  /** Ways that are interrupted, as the UID of a replica and the name of a machine. */
+  readonly interrupted: Set<string>;
 }
+
+const wayOf = (uid: string, name: string) => `${uid} ${name}`;
 
 interface Replica {
   readonly process: SimulatedProcess;
@@ -84,7 +89,8 @@ function createWorld(seed: number): World {
     [...machines, absent].map((name) => [name, { holder: undefined, epochs: [] }]),
   );
   const random = seeded(seed);
-  return { clock, api, random, tunnels: diallingMachines(clock, random, dialling), targets, replicas: new Map() };
+  const tunnels = diallingMachines(clock, random, dialling);
+  return { clock, api, random, tunnels, targets, replicas: new Map(), interrupted: new Set() };
 }
 
 const objectOf = ({ api }: World, name: string) =>
@@ -102,12 +108,13 @@ function settleLock(world: World, name: string, claimant: number): void {
 function startReplica(world: World, uid: string): void {
   const process = simulatedProcess(world.clock, world.api, world.random, uid);
   const { clock, client } = process;
-  const isConnected = (name: string) => reached.includes(name) || world.tunnels.isAt(name, uid);
+  const isReached = (name: string) => reached.includes(name) && !world.interrupted.has(wayOf(uid, name));
+  const isConnected = (name: string) => isReached(name) || world.tunnels.isAt(name, uid);
   const reports = new Map<string, ReturnType<typeof createReportedNode>>();
   /** A target's link, which is down while the machine is not connected to this replica. */
   const openLink = (name: string) => {
     const changed = createSignal();
-    const trouble = () => (isConnected(name) ? undefined : downTrouble);
+    const trouble = () => (isConnected(name) ? undefined : reached.includes(name) ? linkDown : tunnelDown);
     reports.get(name)?.onTargetOpened({ trouble, onChange: changed.subscribe });
     return changed;
   };
@@ -136,6 +143,10 @@ function startReplica(world: World, uid: string): void {
       return { report, log: silentLog(), [Symbol.dispose]: () => undefined };
     },
     onListed: () => undefined,
+    async reach({ nodeName }, signal) {
+      await clock.sleep(100, signal);
+      if (!isReached(nodeName)) throw new Error(linkDown.message);
+    },
     async run({ nodeName }, _parts, signal) {
       const machine = world.targets.get(nodeName);
       assert.ok(machine);
@@ -226,6 +237,13 @@ const faults: Readonly<Record<string, Fault>> = {
     await advance(world, 10_000 + random() * 120_000);
     for (const { process } of replicas.values()) process.cutOff(false);
   },
+  async "does not reach half of the machines"(world, uid) {
+    const { random, interrupted } = world;
+    const ways = reached.filter(() => random() < 0.5).map((name) => wayOf(uid, name));
+    for (const way of ways) interrupted.add(way);
+    await advance(world, 10_000 + random() * 200_000);
+    for (const way of ways) interrupted.delete(way);
+  },
   async "is shut down and replaced"(world, uid) {
     const replica = world.replicas.get(uid);
     replica?.stop.abort();
@@ -294,6 +312,38 @@ test("a replica that shuts down hands its objects over within seconds", async ()
     await advance(world, 100);
   }
   await untilServed(world, "after the shutdown");
+  await end(world);
+});
+
+test("a machine that only its owner does not reach is taken by a replica that does, and stays there", async () => {
+  const world = createWorld(29);
+  for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+  await untilServed(world, "start");
+  const owner = ownerOf(world, "m-0")?.uid ?? "";
+  world.interrupted.add(wayOf(owner, "m-0"));
+  await advance(world, 110_000);
+  assert.equal(ownerOf(world, "m-0")?.uid, owner, "the link may come back");
+  await advance(world, 30_000);
+  const taker = ownerOf(world, "m-0")?.uid ?? "";
+  assert.notEqual(taker, owner);
+  assert.deepEqual(unserved(world), []);
+  await advance(world, 300_000);
+  assert.equal(ownerOf(world, "m-0")?.uid, taker, "it is not given back because of the number of objects");
+  checkEpochs(world);
+  await end(world);
+});
+
+test("a machine that no replica reaches stays with its owner", async () => {
+  const world = createWorld(31);
+  for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+  await untilServed(world, "start");
+  const owner = ownerOf(world, "m-0");
+  for (const uid of ["a", "b", "c"]) world.interrupted.add(wayOf(uid, "m-0"));
+  await advance(world, 600_000);
+  assert.deepEqual(ownerOf(world, "m-0"), owner);
+  for (const uid of ["a", "b", "c"]) world.interrupted.delete(wayOf(uid, "m-0"));
+  await untilServed(world, "after the interruption");
+  assert.deepEqual(ownerOf(world, "m-0"), owner);
   await end(world);
 });
 

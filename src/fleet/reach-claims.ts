@@ -1,0 +1,155 @@
+import type { Clock } from "../lib/clock.ts";
+import { pause } from "../lib/pause.ts";
+import type { Runnable } from "../lib/runnables.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
+import { createTrigger } from "../lib/trigger.ts";
+import { type GraftedNode, isDeleted } from "./grafted-node.ts";
+import { rankOf } from "./placement.ts";
+
+export interface ReachClaimsDeps {
+  readonly clock: Pick<Clock, "monotonic" | "sleep" | "within">;
+  /** UID of this replica. */
+  readonly self: string;
+  /** The objects that are served, as they are in the cluster. */
+  readonly objects: () => readonly GraftedNode[];
+  /** UIDs of the replicas that accept objects; none while this replica may not take any. */
+  readonly accepting: () => readonly string[];
+  /** Connects to the object's machine and runs a command there. @throws if that fails. */
+  readonly reach: (object: GraftedNode, signal: AbortSignal) => Promise<void>;
+  /** Called when an object is due. */
+  readonly onDue: () => void;
+}
+
+/** Decides when a replica takes an object from an owner that is alive but cannot reach the machine. */
+export interface ReachClaims<T> {
+  /** True if this replica should take the object: it reaches the machine, and the owner does not. */
+  isDue(object: T): boolean;
+  /** To be called when this replica has taken such an object. */
+  taken(object: T): void;
+  /** True for an object that was taken for that reason not long ago, and is not given away because of the number of objects. */
+  keeps(object: T): boolean;
+}
+
+/** Claims that connect to machines while they run. */
+export interface RunningReachClaims extends ReachClaims<GraftedNode>, Runnable {
+  /** To be called when replicas, or all objects, have changed. */
+  check(): void;
+  /** To be called when an object has changed. */
+  changed(object: GraftedNode): void;
+}
+
+/** How long the owner's link must be down before another replica connects to the machine, and how much longer before the next one in turn
+ *  does, milliseconds. */
+const [unlinkedMs, turnMs] = [60_000, 120_000];
+/** How long a replica must have reached the machine before it takes the object, milliseconds. */
+const reachedMs = 60_000;
+/** Interval of the connections: after a success, and after failures, where it doubles up to a maximum, milliseconds. */
+const [repeatMs, firstRetryMs, longestRetryMs] = [20_000, 60_000, 600_000];
+/** Minimum interval between two takes of one object by one replica, and how long it then keeps the object, milliseconds. */
+const [againMs, keptMs] = [600_000, 3_600_000];
+/** Connections at the same time, and the time limit of each, milliseconds. */
+const [connectionsAtOnce, connectionMs] = [4, 30_000];
+
+/** An object whose owner cannot reach the machine. */
+interface Unlinked {
+  readonly epoch: number;
+  /** Since when this replica has known it, monotonic milliseconds. */
+  readonly since: number;
+  /** When this replica reached the machine for the first and the last time since it last failed to. */
+  reached: { readonly first: number; readonly last: number } | undefined;
+  failures: number;
+  /** When to connect again. */
+  next: number;
+  isConnecting: boolean;
+}
+
+/** Creates the claims of a replica to objects whose owners have lost their machines although others reach them: a cluster node without a way
+ *  to the machine would keep it from everybody. The replica that ranks the object highest tries first. A machine that nobody reaches stays
+ *  with its owner. */
+export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
+  const { clock, self, objects, accepting, reach, onDue } = deps;
+  const changed = createTrigger();
+  const unlinked = new Map<string, Unlinked>();
+  const takenAt = new Map<string, number>();
+  const inTurn = createSemaphore(connectionsAtOnce);
+  const since = (uid: string) => clock.monotonic() - (takenAt.get(uid) ?? Number.NEGATIVE_INFINITY);
+  /** Updates what is known of objects without a link. */
+  const follow = (all: readonly GraftedNode[]): void => {
+    const uids = new Set(all.map(({ metadata: { uid } }) => uid));
+    for (const uid of takenAt.keys()) if (!uids.has(uid)) takenAt.delete(uid);
+    const lost = new Map(
+      all.filter((object) => isUnlinked(object, self)).map((object) => [object.metadata.uid, object]),
+    );
+    for (const [uid, { epoch }] of unlinked) if (lost.get(uid)?.status?.owner?.epoch !== epoch) unlinked.delete(uid);
+    for (const [uid, { status }] of lost) {
+      if (unlinked.has(uid)) continue;
+      const now = clock.monotonic();
+      const fresh = { since: now, reached: undefined, failures: 0, next: now + unlinkedMs, isConnecting: false };
+      unlinked.set(uid, { epoch: status?.owner?.epoch ?? 0, ...fresh });
+    }
+  };
+  const isMine = ({ metadata, status }: GraftedNode, known: Unlinked): boolean => {
+    const others = accepting().filter((uid) => uid !== status?.owner?.uid);
+    const rank = rankOf(metadata.name, others, self);
+    return rank !== undefined && clock.monotonic() >= known.since + unlinkedMs + rank * turnMs;
+  };
+  const connect = async (object: GraftedNode, known: Unlinked, signal: AbortSignal): Promise<void> => {
+    known.isConnecting = true;
+    try {
+      await inTurn(() => reach(object, clock.within(connectionMs, signal)), signal);
+      const now = clock.monotonic();
+      known.failures = 0;
+      known.reached = { first: known.reached?.first ?? now, last: now };
+      known.next = now + repeatMs;
+    } catch {
+      known.reached = undefined;
+      known.next = clock.monotonic() + Math.min(firstRetryMs * 2 ** known.failures, longestRetryMs);
+      known.failures += 1;
+    } finally {
+      known.isConnecting = false;
+    }
+    changed.fire();
+  };
+  const isDue = ({ metadata: { uid }, status }: GraftedNode): boolean => {
+    const known = unlinked.get(uid);
+    if (!known?.reached || known.epoch !== status?.owner?.epoch) return false;
+    return known.reached.last - known.reached.first >= reachedMs && since(uid) >= againMs;
+  };
+  return {
+    name: "machines that their owners do not reach",
+    isDue,
+    taken: ({ metadata: { uid } }) => void takenAt.set(uid, clock.monotonic()),
+    keeps: ({ metadata: { uid } }) => since(uid) < keptMs,
+    check: changed.fire,
+    changed(object) {
+      if (isUnlinked(object, self) !== unlinked.has(object.metadata.uid)) changed.fire();
+    },
+    async run(signal) {
+      while (!signal.aborted) {
+        const all = objects();
+        follow(all);
+        let due: number | undefined;
+        for (const object of all) {
+          const known = unlinked.get(object.metadata.uid);
+          if (!known || known.isConnecting) continue;
+          if (isDue(object)) onDue();
+          else if (known.next > clock.monotonic() || !isMine(object, known)) {
+            const at = Math.max(known.next, clock.monotonic() + repeatMs);
+            due = Math.min(due ?? at, at);
+          } else void connect(object, known, signal);
+        }
+        const waitMs = due === undefined ? undefined : Math.max(0, due - clock.monotonic());
+        await pause(clock, waitMs, changed.fired(signal), signal);
+      }
+    },
+  };
+}
+
+/** True if another replica owns the object, and says that its connection to the machine is down although the machine did not refuse it. */
+function isUnlinked(object: GraftedNode, self: string): boolean {
+  const { spec, status } = object;
+  if (spec.paused || isDeleted(object) || !status?.owner?.uid || status.owner.uid === self) return false;
+  if (status.observedEpoch !== status.owner.epoch) return false;
+  const linked = status.conditions?.find(({ type }) => type === "Linked");
+  return linked?.status === "False" && linked.reason === "LinkDown";
+}
