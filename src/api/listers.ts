@@ -5,7 +5,8 @@ import type { EndpointSlice, Node, Service } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import type { ServiceLister } from "../runtime/ports.ts";
 import type { ApiClient } from "./client.ts";
-import { type ApiObject, createReflector, type ReflectorOptions } from "./reflector.ts";
+import { type ApiObject, createReflector } from "./reflector.ts";
+import type { OpenWatch, WatchedCollection } from "./shared-watches.ts";
 import { createSignal } from "../lib/signal.ts";
 
 export interface ListerDeps extends ClockAndLog {
@@ -18,18 +19,17 @@ export interface ServiceWatch extends ServiceLister, Runnable {
 }
 
 /** Watches Services with a cluster IP, for containers' environment variables and the service tunnel. */
-export function createServiceLister(deps: ListerDeps): ServiceWatch {
-  return createServiceWatch(deps, "services", "spec.clusterIP!=None");
+export function createServiceLister(open: OpenWatch): ServiceWatch {
+  return createServiceWatch(open, "services", "spec.clusterIP!=None");
 }
 
-export function createHeadlessServices(deps: ListerDeps): ServiceWatch {
-  return createServiceWatch(deps, "headless services", "spec.clusterIP=None");
+export function createHeadlessServices(open: OpenWatch): ServiceWatch {
+  return createServiceWatch(open, "headless services", "spec.clusterIP=None");
 }
 
-function createServiceWatch(deps: ListerDeps, name: string, fieldSelector: string): ServiceWatch {
-  const { reflector, onChange } = watchObjects<Service>(deps, { path: "/api/v1/services", fieldSelector });
-  const list = () => (reflector.synced() ? reflector.list() : undefined);
-  return { name, run: reflector.run, list, onChange };
+function createServiceWatch(open: OpenWatch, name: string, fieldSelector: string): ServiceWatch {
+  const { run, synced, list, onChange } = open<Service>({ path: "/api/v1/services", fieldSelector });
+  return { name, run, list: () => (synced() ? list() : undefined), onChange };
 }
 
 export interface EndpointWatch extends Runnable {
@@ -64,10 +64,7 @@ export function createEndpointWatch(
 }
 
 /** Watches the selected objects and notifies listeners of changes. */
-function watchObjects<T extends ApiObject>(
-  deps: ListerDeps,
-  which: Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">,
-) {
+function watchObjects<T extends ApiObject>(deps: ListerDeps, which: WatchedCollection) {
   const changed = createSignal();
   const handler = { replace: () => changed.send(), changed: () => changed.send() };
   return { reflector: createReflector<T>({ ...deps, ...which, handler }), onChange: changed.subscribe };

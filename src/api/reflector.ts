@@ -18,7 +18,7 @@ export interface ReflectorHandler<T> {
 }
 
 export interface ReflectorOptions<T> extends ClockAndLog {
-  readonly client: ApiClient;
+  readonly client: Pick<ApiClient, "list" | "watch">;
   /** Path of the collection to list and watch, such as `/api/v1/pods`. */
   readonly path: string;
   readonly fieldSelector?: string;

@@ -13,6 +13,7 @@ import {
   withFirstListTimeout,
 } from "../api/listers.ts";
 import { createObjectCaches, createPersistentVolumeClaims, createServiceAccounts } from "../api/objects.ts";
+import type { OpenWatch } from "../api/shared-watches.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
@@ -36,7 +37,7 @@ export function observeCluster(context: NodeContext): Cluster {
   const { config, standalone, client, clock, log } = context;
   const events = createEvents(context);
   const nodes = standalone ? noNode : createNodeWatch({ client, nodeName: config.nodeName, clock, log });
-  const services = standalone ? noServices : createServiceLister({ client, clock, log });
+  const services = standalone ? noServices : createServiceLister(openShared(context));
   const runtimeClasses = createRuntimeClasses({ client, clock, log });
   const objects = createObjectCaches({ client, clock, log });
   const signers = createTokenSigners(clock);
@@ -87,11 +88,17 @@ function createEvents({ config, standalone, client, report, clock, log }: NodeCo
   return report.event ? reportedEvents(recorder, report.event) : recorder;
 }
 
+/** Opens watches that the node shares with the others of the process in the same cluster. */
+function openShared({ access, watches, client }: NodeContext): OpenWatch {
+  return watches.openWith(access?.read().cluster, client);
+}
+
 /** Watches headless Services with the node's identity, and their endpoints with the service account of graftlet's Pod. */
-function createHeadless({ account, target, client, clock, log }: NodeContext): Cluster["headless"] {
+function createHeadless(context: NodeContext): Cluster["headless"] {
+  const { account, target, clock, log } = context;
   if (!account || !target.network?.tunneled) return undefined;
   return {
-    services: createHeadlessServices({ client, clock, log }),
+    services: createHeadlessServices(openShared(context)),
     endpoints: createHeadlessEndpoints({ client: account.client, clock, log }),
   };
 }

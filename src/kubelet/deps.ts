@@ -21,6 +21,7 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
+import type { SharedWatches } from "../api/shared-watches.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import type { ServiceTunnel } from "../service-tunnel/service-tunnel.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
@@ -61,6 +62,7 @@ export interface ProcessParts extends Pick<KubeletServerDeps, "unauthenticated" 
   readonly liveness: Liveness;
   /** Limits of service tunnel connections of this process. */
   readonly tunnelLimits: TunnelLimits;
+  readonly watches: SharedWatches;
 }
 
 /** Dependencies of a node. */

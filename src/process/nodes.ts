@@ -7,6 +7,7 @@ import { type Runnable, runGroup } from "../lib/runnables.ts";
 import { createTunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import { createFleetRun, type FleetRunDeps } from "./fleet.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
+import { createSharedWatches } from "../api/shared-watches.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
 import type { PageDeps } from "../page/server.ts";
@@ -66,6 +67,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     readiness,
     unauthenticated: createUnauthenticatedConnections(processConnectionLimits),
     tunnelLimits: createTunnelLimits(),
+    watches: createSharedWatches({ clock, log }),
     verbosity,
     profiles: createProfiles(clock),
     clock,

@@ -60,9 +60,19 @@ export function simulatedApi(clock: Pick<Clock, "monotonic">) {
     send(kind, { type: isNew ? "ADDED" : "MODIFIED", object: stored });
     return stored;
   };
+  let isRefusing = false;
   return {
     put,
     ownerChanges,
+    /** From now on, most requests fail: the server is overloaded, or objects have changed meanwhile. */
+    refuse(refuses: boolean): void {
+      isRefusing = refuses;
+    },
+    /** The error that the next request gets; undefined if it is served. */
+    refusal(random: () => number): CodedError | undefined {
+      if (!isRefusing || random() < 0.3) return undefined;
+      return new CodedError(random() < 0.5 ? "resource_exhausted" : "conflict", "the API server refuses this for now");
+    },
     objects: (kind: string) => [...storeOf(kind).values()],
     version: () => String(version),
     patch(kind: string, name: string, body: Partial<Stored>, compares: boolean): Stored {
@@ -101,9 +111,10 @@ function ownerOf(object: Partial<GraftedNode> | undefined): string | undefined {
   return object?.status?.owner?.uid;
 }
 
-/** A process that can be stopped and continued, killed, or cut off from the API server, with a clock and an API client of its own.
- *  @param uid UID of the replica that it is. */
+/** A process that can be stopped and continued, killed, or cut off from the API server, with a clock and an API client of its own. Its time
+ *  of day differs from that of others by up to an hour. @param uid UID of the replica that it is. */
 export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => number, uid: string) {
+  const skewMs = (random() - 0.5) * 7_200_000;
   let state: "running" | "stopped" | "dead" = "running";
   let isCutOff = false;
   const held: (() => void)[] = [];
@@ -115,6 +126,7 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
   const after: Clock["after"] = (ms, fn) => base.after(ms, () => enter(fn));
   const clock: Clock = {
     ...base,
+    now: () => base.now() + skewMs,
     after,
     sleep: (ms, signal) => sleepOn(after, ms, signal),
     within: (ms, signal) => withinOn(after, ms, signal),
@@ -127,6 +139,8 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
       const answer = (fn: () => void) => void base.after(delayMs(), () => enter(fn));
       base.after(delayMs(), () => {
         if (isCutOff) return answer(() => reject(unavailable()));
+        const refusal = api.refusal(random);
+        if (refusal) return answer(() => reject(refusal));
         try {
           const result = work();
           answer(() => (isCutOff ? reject(unavailable()) : resolve(result)));

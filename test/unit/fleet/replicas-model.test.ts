@@ -12,6 +12,7 @@ import { createSignal } from "../../../src/lib/signal.ts";
 import { createReportedNode } from "../../../src/report/reported-node.ts";
 import { fakeClock, type FakeClock } from "../../fakes/clock.ts";
 import { diallingMachines } from "../../fakes/dialling.ts";
+import { createChance } from "../../harness/chance.ts";
 import { type SimulatedApi, simulatedApi, type SimulatedProcess, simulatedProcess } from "../../fakes/fleet-world.ts";
 
 const namespace = "edge";
@@ -26,17 +27,6 @@ const recoveryMs = 60_000;
 /** Step of the model's time, milliseconds. */
 const stepMs = 250;
 const directory = mkdtempSync(join(tmpdir(), "graftlet-model-"));
-
-/** A sequence of numbers from 0 to 1 that a seed determines. */
-function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** A machine's lock: held by one session at a time, and free a while after its holder has died or stands still. */
 interface Machine {
@@ -88,7 +78,8 @@ function createWorld(seed: number): World {
   const targets = new Map<string, Machine>(
     [...machines, absent].map((name) => [name, { holder: undefined, epochs: [] }]),
   );
-  const random = seeded(seed);
+  const chance = createChance(seed);
+  const random = () => chance.between(0, 1);
   const tunnels = diallingMachines(clock, random, dialling);
   return { clock, api, random, tunnels, targets, replicas: new Map(), interrupted: new Set() };
 }
@@ -236,6 +227,11 @@ const faults: Readonly<Record<string, Fault>> = {
     for (const { process } of replicas.values()) process.cutOff(true);
     await advance(world, 10_000 + random() * 120_000);
     for (const { process } of replicas.values()) process.cutOff(false);
+  },
+  async "is refused most requests, like all others"(world) {
+    world.api.refuse(true);
+    await advance(world, 60_000);
+    world.api.refuse(false);
   },
   async "does not reach half of the machines"(world, uid) {
     const { random, interrupted } = world;

@@ -12,6 +12,7 @@ import { createReadiness } from "../../../src/node/readiness.ts";
 import { createReportedNode } from "../../../src/report/reported-node.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
+import { createSharedWatches } from "../../../src/api/shared-watches.ts";
 import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -154,6 +155,7 @@ function start(pod: Pod) {
         report: createReportedNode({ name: nodeName, provider: "fake" }),
         unauthenticated: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         tunnelLimits: createTunnelLimits(),
+        watches: createSharedWatches({ clock, log }),
         verbosity: createVerbosity(0),
         profiles: createProfiles(clock),
         flags: {},

@@ -14,6 +14,7 @@ import { runOnTarget } from "../../../src/process/on-target.ts";
 import type { CSINode, Node, Pod } from "../../../src/objects.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
+import { createSharedWatches } from "../../../src/api/shared-watches.ts";
 import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -137,6 +138,7 @@ function start({ local = false } = {}) {
         readiness,
         unauthenticated: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         tunnelLimits: createTunnelLimits(),
+        watches: createSharedWatches({ clock, log }),
         verbosity: createVerbosity(0),
         profiles: createProfiles(clock),
         flags: {},
