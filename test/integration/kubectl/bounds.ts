@@ -42,9 +42,11 @@ export function boundTests(lab: () => Lab): void {
     });
 
     test("endless pings from a client that does not read take no memory", async () => {
-      // The process may grow by itself while the first one sends: its heap of young objects takes up to 48 MiB once.
-      const takes = [await pingWithoutEnd(lab()), await pingWithoutEnd(lab())];
-      assert.ok(Math.min(...takes) < allowance, `the pings of two clients took ${takes.join(" and ")} MiB`);
+      // The process may grow by itself meanwhile: its heap of young objects takes up to 48 MiB once, and what other work of the node leaves
+      // on a busy machine is collected late. Pings that are kept would take memory each time.
+      const takes: number[] = [];
+      while (takes.length < 4 && !takes.some((take) => take < allowance)) takes.push(await pingWithoutEnd(lab()));
+      assert.ok(Math.min(...takes) < allowance, `the pings of ${takes.length} clients took ${takes.join(", ")} MiB`);
     });
 
     test("limits forwarded connections, reports it on the error stream, and serves the rest", async () => {
