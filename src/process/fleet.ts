@@ -30,7 +30,7 @@ export interface FleetRunDeps {
 }
 
 /** Rate limit of the service account's requests, shared by all GraftedNodes. */
-const requests = { qps: 50, burst: 100 };
+const requests = { qps: 200, burst: 400 };
 /** Time limit for obtaining the client certificate of a node that is being removed, milliseconds. */
 const identityTimeoutMs = 30_000;
 /** Name of what readiness waits for until the objects have been listed. */

@@ -6,6 +6,7 @@ import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace } from "./helm/release.ts";
+import { churnPods } from "./helm/replica-churn.ts";
 import { type ReplicaFault, replicaFaults } from "./helm/replica-faults.ts";
 import { watchReplicas } from "./helm/replica-watch.ts";
 import { type Replicas, replicasOf } from "./helm/replicas.ts";
@@ -36,11 +37,13 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
   });
   after(async () => lab?.[Symbol.asyncDispose]());
 
-  test("no container restarts, no epoch decreases, no Node becomes Unknown, and no machine is without an owner", async () => {
+  test("no container restarts, no epoch decreases, no Node becomes Unknown, no machine is without an owner, and pods come and go", async () => {
     const chance = createChance();
     say(`seed ${chance.seed}`);
     const running = await shared.containers();
     using watch = watchReplicas(lab, shared);
+    // Of a sequence of its own: how many pods there will be depends on the time that they take.
+    const churn = churnPods(lab, machines, createChance(chance.seed + 1));
     const began = performance.now();
     const faults = replicaFaults(lab, shared, chance, longestSeconds);
     let rounds = 0;
@@ -50,8 +53,13 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
       await undergo(drawn[rounds] ?? chance.pick(faults));
       rounds += 1;
     }
+    const { ended, failures } = await churn.stop();
     const { epochs, looks } = watch.seen();
-    say(`${rounds} faults, ${epochs} epochs on the machines, ${looks} looks at the objects`);
+    say(
+      `${rounds} faults, ${epochs} epochs on the machines, ${looks} looks at the objects, ${ended} pods came and went`,
+    );
+    assert.deepEqual(failures, []);
+    assert.ok(ended > rounds, `only ${ended} pods came and went`);
     assert.ok(epochs >= machines.length + 2, `only ${epochs} epochs were seen`);
     assert.ok(looks > 10, `only ${looks} looks`);
 
