@@ -5,7 +5,7 @@ import type { Chance } from "../../harness/chance.ts";
 import type { HelmLab } from "../../harness/helm-lab.ts";
 import { agentAddresses } from "../../harness/agent-machine.ts";
 import { addresses } from "../../harness/namespaces.ts";
-import { must, signalProcess } from "../../harness/processes.ts";
+import { must, signalProcess, textOf } from "../../harness/processes.ts";
 import { readState } from "../../harness/state.ts";
 import { inNamespace } from "./release.ts";
 import { isRunning, processesOf, type Replicas } from "./replicas.ts";
@@ -55,6 +55,16 @@ export function replicaFaults(
   return [
     {
       name: "kills a replica's process",
+      lasts: [0, 0],
+      async begin() {
+        const pids = processesOf(await anyPod()).filter((pid) => textOf(`/proc/${pid}/comm`) !== "pause\n");
+        assert.ok(pids.length > 0, "the Pod has no process");
+        for (const pid of pids) signalNow(pid, "SIGKILL");
+        return over;
+      },
+    },
+    {
+      name: "kills all processes of a Pod",
       lasts: [0, 0],
       async begin() {
         for (const pid of processesOf(await anyPod())) signalNow(pid, "SIGKILL");
