@@ -78,7 +78,8 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
 
 /** Limit of pooled shells; beyond it, callers wait. */
 const maxShells = 12;
-const maxIdle = 4;
+/** As many as a pod's start uses at once: another shell takes three round trips to start. */
+const maxIdle = 6;
 
 /** Pool of busy and idle shells. If no shell is idle, another one is started for the caller. The caller gets the new shell or the
  *  first released one, since most scripts take less time than starting a shell. */
