@@ -1,6 +1,7 @@
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { runConcurrently } from "../lib/run-concurrently.ts";
 import type { Pod } from "../objects.ts";
 import { podCgroup } from "../pod/cgroup-path.ts";
 import { type MemoryQos, podMemoryProtection } from "../pod/memory-qos.ts";
@@ -87,11 +88,18 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
   const pathOf = ({ metadata, spec }: Pod) => podCgroup(metadata.uid, qosClass(spec), layout);
   const ensure = async (pod: Pod, empty: boolean, signal: AbortSignal) => {
     const path = pathOf(pod);
-    await qosCgroups.ensure(signal);
+    if (made.has(path) || !qosCgroups.exist()) await qosCgroups.ensure(signal);
     if (made.has(path)) return;
     const limits = podLimitsOf(pod, deps);
-    if (!empty) await cgroups.ensure(path, limits, signal);
-    else if (!(await cgroups.create(path, limits, signal))) await qosCgroups.reapplyLimits(signal);
+    // An existing QoS cgroup is updated meanwhile: its limits matter only once the pod has processes.
+    const [, isComplete] = await runConcurrently(
+      [
+        (stop) => qosCgroups.ensure(stop),
+        (stop) => (empty ? cgroups.create(path, limits, stop) : cgroups.ensure(path, limits, stop).then(() => true)),
+      ],
+      signal,
+    );
+    if (!isComplete) await qosCgroups.reapplyLimits(signal);
     made.set(path, limits);
   };
   const removeAll = async (paths: readonly string[], signal: AbortSignal) => {

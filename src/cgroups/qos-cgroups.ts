@@ -65,6 +65,8 @@ export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps) {
     if (protectedMemory) deps.measures.memoryReserved(protectedMemory.guaranteed, protectedMemory.burstable);
   };
   return {
+    /** True if they have been created. */
+    exist: () => current.has("Burstable"),
     /** Creates the QoS cgroups, and sets limits that have changed. */
     ensure: (signal: AbortSignal) => serialize(() => ensure(signal)),
     /** Sets all limits again, even if they have not changed. */

@@ -84,7 +84,6 @@ export function createNodePodRuntime(
     ...actorParts,
     ...preparer,
     runtime,
-    fs: host.fs,
     runtimeClasses,
     withStableFiles: volumes.withStableFiles,
     probes,

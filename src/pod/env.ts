@@ -67,6 +67,11 @@ export function environmentReferences(container: Container): EnvironmentReferenc
   return [...found.values()];
 }
 
+/** True if the container's environment refers to the pod's addresses. */
+export function readsPodAddresses({ env = [] }: Container): boolean {
+  return env.some(({ valueFrom }) => /^status\.podIPs?$/.test(valueFrom?.fieldRef?.fieldPath ?? ""));
+}
+
 const invalidInEnvironment = "which a container's environment cannot hold";
 
 /** A container's environment: `envFrom`, then `env` in order with `$(NAME)` expanded from earlier variables and from services, then

@@ -24,9 +24,10 @@ import {
   environmentFiles,
   environmentReferences,
   fileKey,
+  readsPodAddresses,
 } from "../pod/env.ts";
 import { type EnvFile, parseEnvFile } from "../pod/env-file.ts";
-import { kernelHostname, podHostname, hostNetworkHostsFile, podHostsFile } from "../pod/hostname.ts";
+import { kernelHostname, podHostname } from "../pod/hostname.ts";
 import { podLogDirectory } from "../pod/log-paths.ts";
 import { qosClass } from "../pod/qos.ts";
 import { nodeReference, podReference } from "../pod/reference.ts";
@@ -38,11 +39,12 @@ import type { Host } from "../seams/host.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
-import { containerFiles, createContainerFiles, instanceName } from "./container-files.ts";
+import { completeContainerFiles, createContainerFiles } from "./container-files.ts";
+import { type HostsFiles, createHostsFiles } from "./hosts-file.ts";
 import { volumeDevices, volumeMounts, volumeSubPaths } from "./mounts.ts";
 import { buildSandboxConfig, overheadOf } from "./sandbox-config.ts";
 import type { EnsuredImage } from "./images/puller.ts";
-import { linkLog, loggedContainers, removeLog, restartCountFromLogs } from "./log-files.ts";
+import { createLogDirectory, linkLog, loggedContainers, removeLog, restartCountFromLogs } from "./log-files.ts";
 import {
   type ConfiguredContainer,
   type ContainerStart,
@@ -99,7 +101,7 @@ const defaultClusterDomain = "cluster.local";
 
 /** Builds the configurations of sandboxes and containers. */
 export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "removeLog"> &
-  Pick<PrefetchDeps, "loggedContainers" | "createContainerFiles"> & {
+  Pick<PrefetchDeps, "loggedContainers" | "createContainerFiles" | "createLogDirectory"> & {
     /** @throws Error if the target's resolv.conf cannot be read or the hostname is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
     configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
@@ -109,17 +111,19 @@ export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "l
 /** Resolves a pod's references (objects, services, addresses, the target's own files) into runtime configurations, and writes the
  *  files that containers need on the target. */
 export function createPreparer(deps: PrepareDeps): Preparer {
+  const hostsFiles = createHostsFiles({ fs: deps.fs, clusterDomain: () => clusterDnsOf(deps).clusterDomain });
   return {
     configureSandbox: (pod, attempt, signal) => configureSandbox(deps, pod, attempt, signal),
     configureResources: async (pod, container, signal) =>
       containerResources({ ...deps.settings, pod, container, target: await deps.facts(signal) }),
     sandboxOverhead: (pod) => overheadOf(pod, deps.settings),
     configure: (start, image, restartCount, signal) =>
-      configureContainer(deps, { ...start, image, restartCount }, signal),
+      configureContainer(deps, hostsFiles, { ...start, image, restartCount }, signal),
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),
+    createLogDirectory: (pod, signal) => createLogDirectory(deps, pod, signal),
     loggedContainers: (pod, signal) => loggedContainers(deps, pod, signal),
     createContainerFiles: (pod, container, attempt, signal) =>
-      createContainerFiles(deps, { pod, container, attempt }, signal),
+      createContainerFiles(deps, { pod, container, attempt, hostsFile: hostsFiles.expected(pod) }, signal),
     linkLog: (start, config, containerId) => linkLog(deps, start, config, containerId),
     removeLog: (pod, status, signal) => removeLog(deps, pod, status, signal),
   };
@@ -189,10 +193,11 @@ interface ContainerRun extends ContainerStart {
 
 async function configureContainer(
   deps: PrepareDeps,
+  hostsFiles: HostsFiles,
   run: ContainerRun,
   signal: AbortSignal,
 ): Promise<ConfiguredContainer> {
-  const { settings, fs } = deps;
+  const { settings } = deps;
   const { pod, container, image, restartCount } = run;
   const targetId = targetContainerId(run);
   const additions = await prepareContainer(deps.managers, pod, container, signal);
@@ -222,30 +227,24 @@ async function configureContainer(
       ...(targetId !== undefined && { targetId }),
     }),
   });
-  const files = containerFiles(settings, {
-    pod,
-    container,
-    hostsFile: await hostsFileOf(deps, run, signal),
-    instance: run.instance ?? instanceName(deps.clock.jitter(0, 2 ** 32)),
-    selinux,
-  });
-  if (run.instance === undefined) await fs.apply(files.changes, signal);
+  const { mounts: fileMounts, hostsWritten } = await completeContainerFiles(
+    deps,
+    { pod, container, hostsFile: hostsFiles.of(pod, run.sandbox, signal), created: run.created, selinux },
+    signal,
+  );
   const config = buildContainerConfig({
     pod,
     container,
     image: image.imageRef,
     restartCount,
     environment,
-    mounts: [...mounted, ...files.mounts],
+    mounts: [...mounted, ...fileMounts],
     additions,
     volumeDevices: volumeDevices(run.mounted, container),
     linux,
     stopSignals: settings.stopSignals,
     ownerLabels,
   });
-  const hostsWritten = run.instance === undefined ? Promise.resolve() : fs.apply(files.hosts, signal);
-  // Prevents an unhandled rejection if the caller fails before it awaits this.
-  hostsWritten.catch(() => undefined);
   return { config, hostsWritten };
 }
 
@@ -293,8 +292,8 @@ async function environmentOf(deps: PrepareDeps, run: ContainerRun, signal: Abort
   const known = servicesFor(deps.services, pod);
   const services = kubernetesService ? withKubernetesService(known, kubernetesService) : known;
   const { configMaps, secrets } = await referencedObjects(deps.objects, pod, container, signal);
-  const { ips: podIPs } = sandbox;
   const hostIPs = deps.addresses.hostIPs();
+  const podIPs = readsPodAddresses(container) ? await sandbox.ips : [];
   const ownIPs = pod.spec.hostNetwork ? hostIPs : podIPs;
   return buildEnvironment({
     pod,
@@ -375,15 +374,4 @@ async function imageUserOf(
   const status = image ?? (await images.imageStatus(ImageSpec.fromPartial({ image: imageRef }), signal));
   if (status?.uid) return { uid: status.uid.value };
   return status?.username ? { username: status.username } : { uid: 0n };
-}
-
-async function hostsFileOf(
-  deps: PrepareDeps,
-  { pod, sandbox }: ContainerRun,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  if (pod.spec.hostNetwork)
-    return hostNetworkHostsFile(pod, (await deps.fs.readFile("/etc/hosts", { signal })).toString());
-  if (sandbox.ips.length === 0) return undefined;
-  return podHostsFile(pod, sandbox.ips, podHostname(pod, clusterDnsOf(deps).clusterDomain));
 }

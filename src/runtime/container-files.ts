@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { Mount } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
 import type { Container, Pod } from "../objects.ts";
 import { podLogDirectory } from "../pod/log-paths.ts";
 import type { FileChange, HostFs } from "../seams/host.ts";
@@ -56,18 +57,56 @@ export function containerFiles(settings: FileSettings, given: ContainerFilesInpu
   };
 }
 
-/** Creates the files of a container in a new sandbox, with an empty hosts file: the pod has no address yet.
- *  @param attempt of the sandbox.
- *  @returns the name of its termination message file. */
+/** Files of a container that were created before its sandbox had addresses. */
+export interface CreatedFiles {
+  /** Name of the termination message file. */
+  readonly instance: string;
+  /** Content of the hosts file. */
+  readonly hostsFile: string;
+}
+
+/** Creates the files of a container in a new sandbox. @param hostsFile expected content of the hosts file: the pod has no address yet.
+ *  @param attempt of the sandbox. */
 export async function createContainerFiles(
   { settings, fs, facts }: CreateFilesDeps,
-  { pod, container, attempt }: Pick<ContainerFilesInput, "pod" | "container"> & { readonly attempt: number },
+  {
+    attempt,
+    hostsFile,
+    ...of
+  }: Pick<ContainerFilesInput, "pod" | "container"> & { readonly hostsFile: string; readonly attempt: number },
   signal: AbortSignal,
-): Promise<string> {
+): Promise<CreatedFiles> {
   const { selinux } = await facts(signal);
   const instance = instanceName(attempt);
-  await fs.apply(containerFiles(settings, { pod, container, hostsFile: "", instance, selinux }).changes, signal);
-  return instance;
+  await fs.apply(containerFiles(settings, { ...of, hostsFile, instance, selinux }).changes, signal);
+  return { instance, hostsFile };
+}
+
+/** Creates the files of a container, or completes those that `createContainerFiles` has created: their hosts file counts as present in
+ *  the mounts, and is written again once its content is known, if that differs.
+ *  @returns their mounts; `hostsWritten` resolves when the hosts file is complete. */
+export async function completeContainerFiles(
+  { settings, fs, clock }: Omit<CreateFilesDeps, "facts"> & { readonly clock: Pick<Clock, "jitter"> },
+  given: Omit<ContainerFilesInput, "hostsFile" | "instance"> & {
+    readonly hostsFile: Promise<string | undefined>;
+    readonly created: CreatedFiles | undefined;
+  },
+  signal: AbortSignal,
+): Promise<Pick<ContainerFiles, "mounts"> & { readonly hostsWritten: Promise<void> }> {
+  const { created } = given;
+  const instance = created?.instance ?? instanceName(clock.jitter(0, 2 ** 32));
+  const files = (hostsFile: string | undefined) => containerFiles(settings, { ...given, instance, hostsFile });
+  if (!created) {
+    const { mounts, changes } = files(await given.hostsFile);
+    await fs.apply(changes, signal);
+    return { mounts, hostsWritten: Promise.resolve() };
+  }
+  const hostsWritten = given.hostsFile.then((text) =>
+    text === created.hostsFile ? undefined : fs.apply(files(text).hosts, signal),
+  );
+  // Prevents an unhandled rejection if the caller fails before it awaits this.
+  hostsWritten.catch(() => undefined);
+  return { mounts: files("").mounts, hostsWritten };
 }
 
 /** Eight hexadecimal digits. */

@@ -37,6 +37,12 @@ export async function restartCountFromLogs(
   }
 }
 
+/** Creates the directory for the logs of a pod's containers. */
+export async function createLogDirectory({ fs, settings }: LogFilesDeps, pod: Pod, signal: AbortSignal): Promise<void> {
+  const path = podLogDirectory(settings.podLogsDirectory, pod);
+  await fs.apply([{ kind: "mkdir", path, mode: 0o755, parents: true }], signal);
+}
+
 /** The containers of a pod that have a log directory. */
 export async function loggedContainers(
   { fs, settings }: LogFilesDeps,

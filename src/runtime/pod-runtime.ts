@@ -4,7 +4,7 @@ import { isSidecar } from "../pod/containers.ts";
 import { hasUserNamespace } from "../pod/security.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { terminatePod } from "./kill.ts";
-import { type PrefetchDeps, prefetch, prefetchesOf } from "./prefetch.ts";
+import { type PrefetchDeps, prefetchContainers, prefetchesOf, prefetchSandbox } from "./prefetch.ts";
 import { type StepResult, type StepContext, type RunStepDeps, runStep } from "./run-step.ts";
 import { planPod } from "./plan.ts";
 import type { ContainerFacts } from "./planned-kill.ts";
@@ -29,14 +29,12 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
     kill: (observed, pod, graceSeconds, signal) => terminatePod(deps, { observed, pod, graceSeconds }, signal),
     async plan(pod, observed, signal) {
       const steps = planPod(pod, observed, containerFacts(deps, pod));
-      const { sandbox = [], containers = [] } = Object.groupBy(prefetchesOf(steps), ({ kind }) =>
-        kind === "sandboxConfig" ? "sandbox" : "containers",
-      );
-      const { sandboxConfig } = await prefetch(deps, pod, sandbox, signal);
+      const { sandbox, containers } = prefetchesOf(steps);
+      const { config: sandboxConfig, loggedContainers } = await prefetchSandbox(deps, pod, sandbox, signal);
       throwIfAborted(signal);
       return {
         async perform(mounted, onSandboxReady, until) {
-          const prefetched = prefetch(deps, pod, containers, until);
+          const prefetched = prefetchContainers(deps, pod, containers, loggedContainers, until);
           const context = { pod, observed, sandboxConfig, prefetched, mounted, onSandboxReady };
           const [outcome] = await Promise.all([runSteps(deps, steps, context, until), prefetched]);
           if (outcome.error && hasUserNamespace(pod) && steps.some(({ kind }) => kind === "runSandbox"))
@@ -80,7 +78,9 @@ async function runSteps(
       sandbox = one.sandbox ?? sandbox;
       if (one.halts) break;
     }
+    await sandbox?.ips;
   } catch (error) {
+    await sandbox?.ips.catch(() => undefined);
     if (!signal.aborted) return outcomeOf(done, [error instanceof Error ? error : new Error(String(error))]);
     await restOf(done);
     throw abortError(signal);

@@ -1,13 +1,13 @@
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
 import { messageOf } from "../lib/errors.ts";
+import { runConcurrently } from "../lib/run-concurrently.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import { hasUserNamespace } from "../pod/security.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { AllocatedPod } from "../roles.ts";
-import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import type { PodServiceTunnel, RuntimeClasses } from "./ports.ts";
@@ -15,8 +15,9 @@ import type { ReadySandbox, StartMeasures } from "./start-container.ts";
 
 export interface SandboxDeps {
   readonly runtime: Pick<Sandboxes, "runPodSandbox" | "podSandboxStatus">;
-  readonly fs: Pick<HostFs, "apply">;
   readonly configureSandbox: (pod: Pod, attempt: number, signal: AbortSignal) => Promise<PodSandboxConfig>;
+  /** Creates the directory for the logs of the pod's containers. */
+  readonly createLogDirectory: (pod: Pod, signal: AbortSignal) => Promise<void>;
   readonly runtimeClasses: RuntimeClasses;
   readonly managers: readonly Pick<ResourceManager, "preparePod">[];
   readonly events: EventSink;
@@ -26,25 +27,33 @@ export interface SandboxDeps {
   readonly uninterrupted: AbortSignal;
 }
 
-/** A new sandbox with its CRI status. */
-export interface NewSandbox extends ReadySandbox {
-  readonly status: PodSandboxStatus;
+/** A new sandbox. */
+export interface NewSandbox extends Pick<ReadySandbox, "id" | "config"> {
+  /** Its status, once it is ready for containers. Rejects with the runtime's error, after the event that reports it. */
+  readonly ready: Promise<ReadyStatus>;
 }
 
-/** Builds a sandbox's configuration and creates the directory for its containers' logs. */
+interface ReadyStatus {
+  readonly status: PodSandboxStatus;
+  /** Addresses of the pod, primary first. */
+  readonly ips: readonly string[];
+}
+
+/** Builds a sandbox's configuration and creates the directory for its containers' logs, concurrently. */
 export async function prepareSandbox(
-  deps: Pick<SandboxDeps, "configureSandbox" | "fs">,
+  deps: Pick<SandboxDeps, "configureSandbox" | "createLogDirectory">,
   pod: Pod,
   attempt: number,
   signal: AbortSignal,
 ): Promise<PodSandboxConfig> {
-  const config = await deps.configureSandbox(pod, attempt, signal);
-  if (config.logDirectory)
-    await deps.fs.apply([{ kind: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
+  const [config] = await runConcurrently(
+    [(stop) => deps.configureSandbox(pod, attempt, stop), (stop) => deps.createLogDirectory(pod, stop)],
+    signal,
+  );
   return config;
 }
 
-/** Creates a pod's sandbox and reads its addresses. @param prepared result of an earlier prepareSandbox.
+/** Creates a pod's sandbox, and begins to read its addresses. @param prepared result of an earlier prepareSandbox.
  *  @throws the runtime's error, after the event that reports it. */
 export async function runSandbox(
   deps: SandboxDeps,
@@ -53,30 +62,56 @@ export async function runSandbox(
   prepared: PodSandboxConfig | undefined,
   signal: AbortSignal,
 ): Promise<NewSandbox> {
-  const { runtime, runtimeClasses, events, tunnel, measures, uninterrupted } = deps;
   await preparePod(deps, pod, signal);
-  let [reason, failed] = ["FailedCreatePodSandBox", "Failed to create pod sandbox"];
-  measures.podStarting(hasUserNamespace(pod));
-  try {
-    const config = prepared ?? (await prepareSandbox(deps, pod, attempt, signal));
-    const { runtimeClassName } = pod.spec;
-    // The empty name selects the runtime's default handler.
-    const runtimeHandler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
-    const request = RunPodSandboxRequest.fromPartial({ config, runtimeHandler });
-    const { podSandboxId: id } = await runtime.runPodSandbox(request, uninterrupted);
-    [reason, failed] = ["FailedPodSandBoxStatus", "Unable to get pod sandbox status"];
-    const { status } = await runtime.podSandboxStatus(id, uninterrupted);
-    if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
-    const ips = readySandboxIPs(status);
-    if (!pod.spec.hostNetwork) await tunnel?.openFor(pod.metadata.uid, ips, signal);
-    return { id, config, ips, status };
-  } catch (error) {
-    if (!signal.aborted) {
-      events.event(podReference(pod), "Warning", reason, `${failed}: ${runtimeErrorText(error)}`);
-      measures.podFailed();
-    }
-    throw error;
-  }
+  const failed =
+    (reason: string, what: string) =>
+    (error: unknown): never => {
+      if (!signal.aborted) {
+        deps.events.event(podReference(pod), "Warning", reason, `${what}: ${runtimeErrorText(error)}`);
+        deps.measures.podFailed();
+      }
+      throw error;
+    };
+  deps.measures.podStarting(hasUserNamespace(pod));
+  const config = prepared ?? prepareSandbox(deps, pod, attempt, signal);
+  const sandbox = await createSandbox(deps, pod, config, signal).catch(
+    failed("FailedCreatePodSandBox", "Failed to create pod sandbox"),
+  );
+  const ready = readStatus(deps, pod, sandbox.id, signal).catch(
+    failed("FailedPodSandBoxStatus", "Unable to get pod sandbox status"),
+  );
+  // Prevents an unhandled rejection before the caller awaits it.
+  ready.catch(() => undefined);
+  return { ...sandbox, ready };
+}
+
+async function createSandbox(
+  { runtime, runtimeClasses, uninterrupted }: SandboxDeps,
+  pod: AllocatedPod,
+  preparing: PodSandboxConfig | Promise<PodSandboxConfig>,
+  signal: AbortSignal,
+): Promise<Pick<ReadySandbox, "id" | "config">> {
+  const config = await preparing;
+  const { runtimeClassName } = pod.spec;
+  // The empty name selects the runtime's default handler.
+  const runtimeHandler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
+  const request = RunPodSandboxRequest.fromPartial({ config, runtimeHandler });
+  const { podSandboxId: id } = await runtime.runPodSandbox(request, uninterrupted);
+  return { id, config };
+}
+
+/** Reads the status of a new sandbox, and opens the service tunnel for its addresses. */
+async function readStatus(
+  { runtime, tunnel, uninterrupted }: SandboxDeps,
+  pod: AllocatedPod,
+  id: string,
+  signal: AbortSignal,
+): Promise<ReadyStatus> {
+  const { status } = await runtime.podSandboxStatus(id, uninterrupted);
+  if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
+  const ips = readySandboxIPs(status);
+  if (!pod.spec.hostNetwork) await tunnel?.openFor(pod.metadata.uid, ips, signal);
+  return { status, ips };
 }
 
 /** Has the resource managers prepare a pod. A failure is reported by an event. */

@@ -2,6 +2,7 @@ import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { MountedVolumes, RuntimeIds, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
+import { readsPodAddresses } from "../pod/env.ts";
 import { podReference } from "../pod/reference.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -89,29 +90,36 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   },
 
   async runSandbox(deps, { attempt }, { pod, observed, sandboxConfig, onSandboxReady }, signal) {
-    const { status, ...sandbox } = await runSandbox(deps, pod, attempt, sandboxConfig, signal);
+    const { id, config, ready } = await runSandbox(deps, pod, attempt, sandboxConfig, signal);
     const isNew = observed.sandboxes.length + observed.containers.length === 0;
-    await onSandboxReady(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch(
-      (err: unknown) => {
-        if (!signal.aborted)
-          deps.log.debug({ err, uid: pod.metadata.uid }, "cannot report new sandbox; continuing the pass");
-      },
-    );
-    return { sandbox, made: { sandboxes: [sandbox.id] } };
+    const ips = ready.then(async ({ status, ips: addresses }) => {
+      await onSandboxReady(isNew ? { ...observed, ips: addresses, sandboxes: [status] } : undefined).catch(
+        (err: unknown) => {
+          if (!signal.aborted)
+            deps.log.debug({ err, uid: pod.metadata.uid }, "cannot report new sandbox; continuing the pass");
+        },
+      );
+      return addresses;
+    });
+    // The steps that follow, and the end of the pass, await it.
+    ips.catch(() => undefined);
+    return { sandbox: { id, config, ips }, made: { sandboxes: [id] } };
   },
 
   async useSandbox(deps, { sandboxId: id, attempt }, { pod, observed: { ips }, sandboxConfig }, signal) {
     const config = sandboxConfig ?? (await deps.configureSandbox(pod, attempt, signal));
-    return { sandbox: { id, config, ips } };
+    return { sandbox: { id, config, ips: Promise.resolve(ips) } };
   },
 
   async startContainer(deps, { container, containerType }, { pod, observed, prefetched, sandbox, mounted }, signal) {
     if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
-    const { images, loggedContainers, instances } = await prefetched;
-    const instance = instances.get(container.name);
+    const { images, loggedContainers, files } = await prefetched;
+    const created = files.get(container.name);
     const presentImage = images.get(container.name);
     const hasNoLogs = loggedContainers?.has(container.name) === false;
-    const start: ContainerStart = { pod, container, observed, sandbox, mounted, presentImage, hasNoLogs, instance };
+    // Otherwise the container can be created while the sandbox's status is read, which saves a round trip to a remote target.
+    if (presentImage === undefined || created === undefined || readsPodAddresses(container)) await sandbox.ips;
+    const start: ContainerStart = { pod, container, observed, sandbox, mounted, presentImage, hasNoLogs, created };
     const { started, error } = await deps.start(start, containerType, signal);
     return {
       ...(started && { made: { containers: [started.id] }, rest: started.linked }),

@@ -14,6 +14,7 @@ import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
 import { type Containers, RuntimeError } from "../seams/runtime.ts";
+import type { CreatedFiles } from "./container-files.ts";
 import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
 import type { StableFiles } from "./ports.ts";
@@ -38,8 +39,9 @@ export interface StartMeasures {
 export interface ReadySandbox {
   readonly id: string;
   readonly config: PodSandboxConfig;
-  /** Addresses of the pod, primary first. */
-  readonly ips: readonly string[];
+  /** Addresses of the pod, primary first, once they are known and reported. Rejects if the sandbox is not ready; no container is started
+   *  then. */
+  readonly ips: Promise<readonly string[]>;
 }
 
 export interface ContainerStart {
@@ -52,8 +54,8 @@ export interface ContainerStart {
   readonly presentImage?: Image | undefined;
   /** True if the container is known to have no logs yet. */
   readonly hasNoLogs?: boolean;
-  /** Name of the container's termination message file, if its files exist already. */
-  readonly instance?: string | undefined;
+  /** The container's files, if they exist already. */
+  readonly created?: CreatedFiles | undefined;
 }
 
 /** Configuration of a container whose files exist. */
@@ -156,17 +158,15 @@ export async function startContainer(
 /** Reports the failure of a start by an event. @returns the error for the container's status. */
 type StartFailed = (reason: string, error: unknown, containerId?: string) => StartError;
 
-/** Configures a container and has the runtime create it. @throws StartError. */
+/** Configures a container and has the runtime create it. Resolves once the sandbox has been reported ready. @throws StartError; the error
+ *  of a sandbox that is not ready. */
 async function createContainer(
   deps: StartDeps,
   start: ContainerStart,
-  {
-    images,
-    restartCount,
-    failed,
-  }: { readonly images: EnsuredImages; readonly restartCount: number; readonly failed: StartFailed },
+  context: { readonly images: EnsuredImages; readonly restartCount: number; readonly failed: StartFailed },
   signal: AbortSignal,
 ): Promise<Omit<StartedContainer, "linked">> {
+  const { images, restartCount, failed } = context;
   const configFailed = (error: unknown): never => {
     stopIfAborted(signal);
     throw failed("CreateContainerConfigError", error);
@@ -178,14 +178,20 @@ async function createContainer(
     config,
     sandboxConfig: start.sandbox.config,
   });
-  const { containerId: id } = await deps.runtime
-    .createContainer(request, deps.uninterrupted)
-    .catch((error: unknown) => {
-      stopIfAborted(signal);
-      if (error instanceof RuntimeError && error.reason === "ImageVolumeMountFailed")
-        countImageVolumes(deps, start, images, "failed");
-      throw failed("CreateContainerError", error);
-    });
+  const creating = deps.runtime.createContainer(request, deps.uninterrupted);
+  await Promise.allSettled([creating, start.sandbox.ips]);
+  const ips = await start.sandbox.ips;
+  const { containerId: id } = await creating.catch((error: unknown) => {
+    stopIfAborted(signal);
+    if (error instanceof RuntimeError && error.reason === "ImageVolumeMountFailed")
+      countImageVolumes(deps, start, images, "failed");
+    throw failed("CreateContainerError", error);
+  });
+  if (ips.length === 0 && start.created && !start.pod.spec.hostNetwork) {
+    // The configuration assumed an address: without one, the container has no hosts file of the pod.
+    await ignoreNotFound(deps.runtime.removeContainer(id, deps.uninterrupted));
+    return createContainer(deps, { ...start, created: undefined }, context, signal);
+  }
   await hostsWritten.catch(configFailed);
   countImageVolumes(deps, start, images, "mounted");
   deps.events.event(containerReference(start.pod, start.container.name), "Normal", "Created", "Container created");
@@ -213,7 +219,7 @@ export async function runPostStart(
 ): Promise<void> {
   const hook = container.lifecycle?.postStart;
   if (!hook) return;
-  const podIP = sandbox.ips[0];
+  const [podIP] = await sandbox.ips;
   try {
     await deps.hooks.run(hook, { pod, container, containerId: id, podIP }, signal);
   } catch (error) {

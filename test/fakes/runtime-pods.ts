@@ -44,6 +44,7 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
   const sandboxes = new Map<string, FakeSandbox>();
   const containers = new Map<string, FakeContainer>();
   let made = 0;
+  let addressed = 0;
   let ticks = 0n;
   // No two moments are the same, though the clock may stand still.
   const nowNanos = () => BigInt(Math.round(clock.now())) * 1_000_000n + ++ticks;
@@ -85,7 +86,8 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
           `failed to reserve sandbox name "${name}": name is reserved for "${taken.status.id}"`,
         );
       const id = newId();
-      const ip = `10.88.${Math.trunc(made / 250)}.${(made % 250) + 2}`;
+      const ip = `10.88.${Math.trunc(addressed / 250)}.${(addressed % 250) + 2}`;
+      addressed += 1;
       sandboxes.set(id, {
         config,
         status: newSandboxStatus({ id, config, runtimeHandler, ip, createdAt: nowNanos() }),

@@ -10,7 +10,6 @@ import { type PodRuntimeDeps, createPodRuntime } from "../../../src/runtime/pod-
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
-import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, observe } from "../../fakes/pods.ts";
 import { allInForce, noGroups } from "../../fakes/resizes.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
@@ -37,7 +36,6 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     managers: [],
     measures: unmeasured.starts,
     resizes: unmeasured.resizes,
-    fs: fakeHost({ clock }).fs,
     events,
     log: silentLog(),
     uninterrupted: never,
@@ -53,9 +51,10 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
         labels: { [podUidLabel]: uid },
         logDirectory: "/logs",
       }),
+    createLogDirectory: async () => undefined,
     findPresentImage: async () => undefined,
     loggedContainers: async () => new Set<string>(),
-    createContainerFiles: async (_pod, _container, attempt) => String(attempt),
+    createContainerFiles: async (_pod, _container, attempt) => ({ instance: String(attempt), hostsFile: "" }),
     configure: async ({ container }, { imageRef: image }, restartCount) => ({
       config: ContainerConfig.fromPartial({
         metadata: { name: container.name, attempt: restartCount },

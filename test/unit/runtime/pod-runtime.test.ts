@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { ContainerState, Image, PodSandboxConfig } from "../../../src/gen/cri.ts";
+import { describe, it, test } from "node:test";
+import { ContainerConfig, ContainerState, Image, NamespaceMode, PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { containerNameLabel } from "../../../src/pod/labels.ts";
+import type { CreatedFiles } from "../../../src/runtime/container-files.ts";
 import type { StartError } from "../../../src/runtime/start-error.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
@@ -208,14 +209,14 @@ test("looks up images and old logs while the sandbox is created; linking a log b
 });
 
 test("a failed pass ends only after its containers' files have been created, so that no file outlives the pod", async () => {
-  const created = Promise.withResolvers<string>();
+  const created = Promise.withResolvers<CreatedFiles>();
   const { first, runtime } = rig({ createContainerFiles: () => created.promise });
   runtime.failNext("runPodSandbox", new Error("no network"));
   let ended = false;
   const pass = first(aPod()).finally(() => (ended = true));
   await new Promise(setImmediate);
   assert.equal(ended, false);
-  created.resolve("0");
+  created.resolve({ instance: "0", hostsFile: "" });
   assert.equal((await pass).error?.message, "no network");
 });
 
@@ -323,4 +324,70 @@ test("while its postStart hook runs, a container counts as starting, and later c
   ended.resolve();
   await syncing;
   assert.deepEqual([starts.get("uid-1")?.inProgress.has("a"), await states()], [false, [running("a"), running("b")]]);
+});
+
+describe("a new sandbox's status", () => {
+  const image = async () => Image.fromPartial({ id: "seen" });
+  const readsIp = aContainer("c", { env: [{ name: "IP", valueFrom: { fieldRef: { fieldPath: "status.podIP" } } }] });
+  const verbs = (calls: readonly { readonly verb: string }[]) => calls.map(({ verb }) => verb);
+  const settled = () => new Promise((done) => setTimeout(done, 5));
+
+  it("is read while the first container is created, which starts only once the sandbox has been reported", async () => {
+    const { first, runtime, ready, events } = rig({ findPresentImage: image });
+    const release = runtime.hold("podSandboxStatus");
+    const syncing = first(aPod());
+    await settled();
+    assert.deepEqual(verbs(runtime.calls), ["runPodSandbox", "podSandboxStatus", "createContainer"]);
+    assert.deepEqual([ready, events.lines], [[], []]);
+    release();
+    await syncing;
+    assert.deepEqual([verbs(runtime.calls).slice(3), ready], [["startContainer"], [1]]);
+  });
+  for (const [title, container, findPresentImage] of [
+    ["whose environment has the pod's address", readsIp, image],
+    ["whose image may have to be pulled", aContainer("c"), async () => undefined],
+  ] as const)
+    it(`is read before a container is created ${title}`, async () => {
+      const { first, runtime } = rig({ findPresentImage });
+      const release = runtime.hold("podSandboxStatus");
+      const syncing = first(aPod({ containers: [container] }));
+      await settled();
+      assert.deepEqual(verbs(runtime.calls), ["runPodSandbox", "podSandboxStatus"]);
+      release();
+      await syncing;
+      assert.deepEqual(verbs(runtime.calls).slice(2), ["createContainer", "startContainer"]);
+    });
+  it("ends the pass with the kubelet's event if it cannot be read; the created container is never started", async () => {
+    const { first, runtime, events, starts } = rig({ findPresentImage: image });
+    runtime.failNext("podSandboxStatus", new Error("gone"));
+    const { error, made } = await first(aPod());
+    assert.deepEqual([error?.message, made?.sandboxes.length, made?.containers], ["gone", 1, []]);
+    assert.deepEqual(events.lines, ["Warning FailedPodSandBoxStatus Unable to get pod sandbox status: gone"]);
+    assert.ok(!verbs(runtime.calls).includes("startContainer"));
+    assert.equal(starts.get("uid-1")?.failures.size ?? 0, 0);
+  });
+  it("without an address leads to a container without the pod's hosts file", async () => {
+    const configured: (string | undefined)[] = [];
+    const { first, states } = rig({
+      findPresentImage: image,
+      configureSandbox: async ({ metadata: { name, namespace, uid } }, attempt) =>
+        PodSandboxConfig.fromPartial({
+          metadata: { name, namespace, uid, attempt },
+          linux: { securityContext: { namespaceOptions: { network: NamespaceMode.NODE } } },
+        }),
+      configure: async ({ container, created }, { imageRef }, attempt) => {
+        configured.push(created?.instance);
+        return {
+          config: ContainerConfig.fromPartial({
+            metadata: { name: container.name, attempt },
+            image: { image: imageRef },
+            labels: { [containerNameLabel]: container.name },
+          }),
+          hostsWritten: Promise.resolve(),
+        };
+      },
+    });
+    await first(aPod());
+    assert.deepEqual([configured, await states()], [["0", undefined], [running("c")]]);
+  });
 });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { lstat, mkdir, mkdtemp, readlink, rm, writeFile } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, readlink, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -144,11 +144,15 @@ describe("a container's logs", () => {
       await writeFile(join(directory, name), "");
     assert.equal(await count("c"), 3);
   });
-  it("a container's logs are found by their directory; a pod without a log directory has none", async () => {
+  it("a container's logs are found by their directory; a pod without a log directory, or with an empty one, has none", async () => {
     const { preparer } = setUp();
     const pod = aPod({}, { name: "told" });
+    const directory = join(root, "logs/default_told_uid-1");
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], []);
-    await mkdir(join(root, "logs/default_told_uid-1/c"), { recursive: true });
+    await preparer.createLogDirectory(pod, signal);
+    assert.equal((await stat(directory)).mode & 0o7777, 0o755);
+    assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], []);
+    await mkdir(join(directory, "c"));
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], ["c"]);
   });
   it("a container's logs are linked for log collectors once they exist, and removed with the container, rotated or not", async () => {
@@ -158,7 +162,7 @@ describe("a container's logs", () => {
     const sandbox = {
       id: "s",
       config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs/default_p_uid-1") }),
-      ips: [],
+      ips: Promise.resolve([]),
     };
     const start = { pod, container, observed: observe([], []), sandbox, mounted: new Map<string, never>() };
     await preparer.linkLog(start, config, "abc");

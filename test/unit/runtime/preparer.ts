@@ -8,6 +8,7 @@ import type { Container, Pod } from "../../../src/objects.ts";
 import type { MountedVolumes } from "../../../src/pipeline.ts";
 import type { FileChange, HostFs } from "../../../src/seams/host.ts";
 import type { VolumeImages } from "../../../src/runtime/images/puller.ts";
+import type { CreatedFiles } from "../../../src/runtime/container-files.ts";
 import { type PrepareDeps, createPreparer } from "../../../src/runtime/configure-container.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod, observe } from "../../fakes/pods.ts";
@@ -106,7 +107,7 @@ export function preparerIn(
     container: Container,
     ips: readonly string[] = ["10.0.0.2"],
     observed = observe([], []),
-    { volumes = new Map(), instance }: { readonly volumes?: VolumeImages; readonly instance?: string } = {},
+    { volumes = new Map(), created }: { readonly volumes?: VolumeImages; readonly created?: CreatedFiles } = {},
   ) => {
     const sandbox = {
       id: "sandbox",
@@ -114,9 +115,9 @@ export function preparerIn(
         logDirectory: join(root, "logs", "default_p_uid-1"),
         ...(sandboxUsers && { linux: { securityContext: { namespaceOptions: { usernsOptions: sandboxUsers } } } }),
       }),
-      ips,
+      ips: Promise.resolve(ips),
     };
-    const start = { pod, container, observed, sandbox, mounted, instance };
+    const start = { pod, container, observed, sandbox, mounted, created };
     const image = { imageRef: "sha256:abc", volumes };
     const { config, hostsWritten } = await preparer.configure(start, image, 2, signal);
     await hostsWritten;

@@ -19,7 +19,6 @@ import { StartError } from "../../../src/runtime/start-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { unmeasured } from "../../fakes/measures.ts";
-import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { never } from "../../fakes/signals.ts";
 
@@ -66,7 +65,7 @@ function rig(
     pod: aPod(),
     container: over.container ?? c,
     observed: observe([aSandbox()], history),
-    sandbox: { id: "box", config: PodSandboxConfig.fromPartial({}), ips: [] },
+    sandbox: { id: "box", config: PodSandboxConfig.fromPartial({}), ips: Promise.resolve([]) },
     mounted: new Map<string, never>(),
   };
   const go = async (signal = never) => {
@@ -295,7 +294,6 @@ test("a terminating pod does not wait for a postStart hook", async () => {
 });
 
 function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
-  const host = fakeHost({ clock: fakeClock() });
   const events = eventLines();
   const measured: string[] = [];
   const status = aSandbox({ id: "box", network: { ip: "10.0.0.2", additionalIps: [{ ip: "fd00::2" }] } });
@@ -306,8 +304,8 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
       podSandboxStatus: async () => ({ status, info: {}, containersStatuses: [], timestamp: 0n }),
       ...over,
     },
-    fs: host.fs,
     configureSandbox: async () => PodSandboxConfig.fromPartial({ logDirectory: "/logs/pod" }),
+    createLogDirectory: async () => void measured.push("log directory"),
     runtimeClasses: { handler: () => assert.fail("the pod has no class") },
     managers: [],
     events,
@@ -319,19 +317,20 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
     uninterrupted: never,
   };
   return {
-    host,
     events,
     status,
     measured,
-    run: (prepared?: PodSandboxConfig) => runSandbox(deps, aPod(), 0, prepared, never),
+    run: async (prepared?: PodSandboxConfig) => {
+      const { id, ready } = await runSandbox(deps, aPod(), 0, prepared, never);
+      return { id, ips: (await ready).ips };
+    },
   };
 }
 
 test("creates the log directory and the sandbox, and reads its addresses, primary first", async () => {
-  const { host, measured, run } = sandboxRig();
+  const { measured, run } = sandboxRig();
   assert.deepEqual((await run()).ips, ["10.0.0.2", "fd00::2"]);
-  assert.deepEqual(measured, ["starting"]);
-  assert.equal((await host.fs.stat("/logs/pod")).mode, 0o755);
+  assert.deepEqual(measured, ["starting", "log directory"]);
 });
 
 test("a sandbox that fails or exits at once is reported by the kubelet's events", async () => {
@@ -343,6 +342,6 @@ test("a sandbox that fails or exits at once is reported by the kubelet's events"
   const short = sandboxRig();
   short.status.state = PodSandboxState.SANDBOX_NOTREADY;
   await assert.rejects(short.run(), /ended right after its start/);
-  for (const { measured } of [refused, short]) assert.deepEqual(measured, ["starting", "failed"]);
+  for (const { measured } of [refused, short]) assert.deepEqual(measured, ["starting", "log directory", "failed"]);
   assert.match(short.events.lines.join(), /^Warning FailedPodSandBoxStatus Unable to get pod sandbox status: /);
 });
