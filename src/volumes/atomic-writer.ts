@@ -63,7 +63,11 @@ export function initialChanges(
   content: VolumeContent,
   group: number | undefined,
 ): readonly FileChange[] {
-  return newVersion(directory, versionName(clock, []), { content, group }, [...topLevelNames(content)]);
+  const target = versionName(clock, []);
+  return [
+    ...newFiles(directory, target, { content, group }, [...topLevelNames(content)]),
+    { kind: "symlink", path: `${directory}/${dataLink}`, target },
+  ];
 }
 
 interface OwnedContent {
@@ -71,8 +75,22 @@ interface OwnedContent {
   readonly group: number | undefined;
 }
 
-/** @param missing names that have no link yet. */
+/** Changes that write new files and then show them in place of the old ones. @param missing names that have no link yet. */
 function newVersion(
+  directory: string,
+  target: string,
+  owned: OwnedContent,
+  missing: readonly string[],
+): readonly FileChange[] {
+  return [
+    ...newFiles(directory, target, owned, missing),
+    { kind: "symlink", path: `${directory}/${newDataLink}`, target },
+    { kind: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
+  ];
+}
+
+/** @param missing names that have no link yet. */
+function newFiles(
   directory: string,
   target: string,
   owned: OwnedContent,
@@ -85,8 +103,6 @@ function newVersion(
       const path = `${directory}/${name}`;
       return [{ kind: "symlink", path, target: `${dataLink}/${name}` }, ...ownerChange(path, linkedFile(owned, name))];
     }),
-    { kind: "symlink", path: `${directory}/${newDataLink}`, target },
-    { kind: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
   ];
 }
 

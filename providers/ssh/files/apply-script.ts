@@ -20,10 +20,11 @@ export function applyScript(changes: readonly FileChange[]): string {
   const modes = createModeBatch();
   const steps = changes.flatMap((change, index) => {
     const made = `gl_made=${index + 1}`;
+    const ahead = startsRun(changes, index) ? aheadOf(runFrom(changes, index)) : [];
     if (change.kind !== "write" && change.kind !== "mkdir")
-      return [...modes.settle(index), `${command(change)} || break; ${made}`];
+      return [...modes.settle(index), ...ahead, `${command(change)} || break; ${made}`];
     const makes = newPaths(change);
-    return [...makes.flatMap((make) => [...modes.add(make, index), make.line]), made];
+    return [...ahead, ...makes.flatMap((make) => [...modes.add(make, index), make.line]), made];
   });
   return [
     "umask 077; gl_made=0; set --",
@@ -33,6 +34,53 @@ export function applyScript(changes: readonly FileChange[]): string {
     "done",
     'gl_modes "$@"; umask 022',
   ].join("\n");
+}
+
+function startsRun(changes: readonly FileChange[], index: number): boolean {
+  return changes[index - 1]?.kind !== changes[index]?.kind;
+}
+
+/** The consecutive changes of the same kind from an index on. */
+function runFrom(changes: readonly FileChange[], index: number): readonly FileChange[] {
+  const end = changes.findIndex(({ kind }, at) => at > index && kind !== changes[index]?.kind);
+  return changes.slice(index, end < 0 ? undefined : end);
+}
+
+/** Script lines that make consecutive directories or links by few commands: starting a program is what takes time. Each change is still
+ *  made by its own line, which starts none if nothing is left to do, and reports the failure. */
+function aheadOf(run: readonly FileChange[]): readonly string[] {
+  return [...directoriesAhead(run), ...linksAhead(run)];
+}
+
+function directoriesAhead(run: readonly FileChange[]): readonly string[] {
+  const modes = new Map<string, number>();
+  for (const change of run) {
+    if (change.kind !== "mkdir") return [];
+    for (const { path, bits } of directoriesOf(change)) if (!modes.has(path)) modes.set(path, bits);
+  }
+  const lines: string[] = [];
+  let group: string[] = [];
+  const paths = [...modes];
+  for (const [at, [path, mode]] of paths.entries()) {
+    group.push(quote(path));
+    if (paths[at + 1]?.[1] === mode) continue;
+    if (group.length > 1 && mode <= 0o777) lines.push(`gl_mkdirs ${maskOf(mode)} ${octal(mode)} ${group.join(" ")}`);
+    group = [];
+  }
+  return lines;
+}
+
+/** Links of one directory that are named like their targets. */
+function linksAhead(run: readonly FileChange[]): readonly string[] {
+  if (run[0]?.kind !== "symlink") return [];
+  const targets = new Map<string, string[]>();
+  for (const change of run) {
+    if (change.kind !== "symlink" || posix.basename(change.target) !== posix.basename(change.path)) continue;
+    const directory = posix.dirname(change.path);
+    targets.set(directory, [...(targets.get(directory) ?? []), quote(change.target)]);
+  }
+  const together = [...targets].filter(([, links]) => links.length > 1);
+  return ["gl_links=", ...together.map(([directory, links]) => `gl_symlinks ${quote(directory)} ${links.join(" ")}`)];
 }
 
 interface NewPath {
@@ -71,17 +119,33 @@ function createModeBatch() {
 function newPaths(change: Extract<FileChange, { kind: "mkdir" | "write" }>): readonly NewPath[] {
   if (change.kind === "write") {
     const path = quote(change.path);
-    const line = `gl_write ${path} ${printfFormat(change.data)} || break; set -- "$@" ${path}`;
-    return [{ path: change.path, mode: octal(change.mode ?? fileMode), line }];
+    const mode = change.mode ?? fileMode;
+    // A new file gets its mode from the umask, which cannot add bits for execution.
+    const mask = (mode & ~0o666) === 0 ? ` ${maskOf(mode)}` : "";
+    const line = `gl_write ${path} ${printfFormat(change.data)}${mask} || break; [ $gl_new = 0 ] || set -- "$@" ${path}`;
+    return [{ path: change.path, mode: octal(mode), line }];
   }
+  return directoriesOf(change).map(({ path, bits }) => directory(path, bits));
+}
+
+/** The directories that a change makes, from the top down, with their modes. */
+function directoriesOf(change: Extract<FileChange, { kind: "mkdir" }>) {
   const above = change.parents === true ? ancestors(change.path) : [];
-  return [...above.map((path) => directory(path, directoryMode)), directory(change.path, change.mode ?? directoryMode)];
+  return [
+    ...above.map((path) => ({ path, bits: directoryMode })),
+    { path: change.path, bits: change.mode ?? directoryMode },
+  ];
+}
+
+/** The umask with which mkdir sets a mode. */
+function maskOf(mode: number): string {
+  return (0o777 & ~mode).toString(8).padStart(3, "0");
 }
 
 function directory(path: string, mode: number): NewPath {
   const quoted = quote(path);
   // mkdir sets the mode if possible, because chmod would follow a link that replaces the directory meanwhile.
-  const mask = mode <= 0o777 ? ` ${(0o777 & ~mode).toString(8).padStart(3, "0")}` : "";
+  const mask = mode <= 0o777 ? ` ${maskOf(mode)}` : "";
   return {
     path,
     mode: octal(mode),

@@ -37,17 +37,38 @@ gl_mkdir() {
     umask 077
   else umask 077; [ -d "$1" ]; fi
 }
+# Makes directories by one mkdir, as far as it can. $1: umask; $2: mode, for those that inherit a bit; then paths from the top down.
+gl_mkdirs() {
+  gl_m=$1; gl_t=$2; shift 2
+  for gl_p do shift; [ -d "$gl_p" ] || set -- "$@" "$gl_p"; done
+  [ $# -gt 1 ] || return 0
+  umask "$gl_m"; mkdir -- "$@" 2>/dev/null; umask 077
+  for gl_p do [ ! -g "$gl_p" ] || chmod -- "$gl_t" "$gl_p"; done
+}
 gl_create() {
   if gl_there "$1"; then gl_say "$1" 'File exists'; return; fi
   ( umask 022; set -C; : >"$1" ) && return
   if gl_there "$1"; then gl_say "$1" 'File exists'; fi
   return 1
 }
+# Writes a file; gl_new is 0 if it is a new one that has got its mode. $3: umask for a new file.
 gl_write() {
+  gl_new=1
+  [ -z "$3" ] || gl_there "$1" || { umask "$3"; gl_new=0; }
   { printf "$2" >"$1"; } 2>/dev/null || printf "$2" | dd of="$1" bs=65536 status=none
+  set -- $?; umask 077; return "$1"
 }
 gl_modes() { [ $# = 0 ] || chmod -- "$gl_mode" "$@"; }
+# Makes links named like their targets by one ln, as far as it can, and adds them to gl_links. $1: their directory; then targets.
+gl_symlinks() {
+  gl_d=$1; shift
+  for gl_p do shift; gl_there "$gl_d/${gl_p##*/}" || set -- "$@" "$gl_p"; done
+  [ $# -gt 1 ] || return 0
+  ln -s -- "$@" "$gl_d" 2>/dev/null || return 0
+  for gl_p do gl_links="$gl_links/$gl_d/${gl_p##*/}//$gl_p/"; done
+}
 gl_symlink() {
+  case $gl_links in *"/$1//$2/"*) return 0;; esac
   if [ -L "$1" ] && [ "$(readlink -- "$1"; echo .)" = "$2
 ." ]; then return 0; fi
   if gl_there "$1"; then gl_say "$1" 'File exists'; return; fi

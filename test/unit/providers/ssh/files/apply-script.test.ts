@@ -18,14 +18,14 @@ test("sets the mode of consecutive files with the same mode in one chmod, before
     "gl_made=1",
     'gl_modes "$@" || { gl_made=0; break; }; set --',
     "gl_mode=00644",
-    `gl_write '/d/a' '1' || break; set -- "$@" '/d/a'`,
+    `gl_write '/d/a' '1' 133 || break; [ $gl_new = 0 ] || set -- "$@" '/d/a'`,
     "gl_made=2",
-    `gl_write '/d/b' '2' || break; set -- "$@" '/d/b'`,
+    `gl_write '/d/b' '2' 133 || break; [ $gl_new = 0 ] || set -- "$@" '/d/b'`,
     "gl_made=3",
     'gl_modes "$@" || { gl_made=1; break; }; set --',
     "mv -fT -- '/d/a' '/d/c' || break; gl_made=4",
     "gl_mode=00600",
-    `gl_write '/d/e' '3' || break; set -- "$@" '/d/e'`,
+    `gl_write '/d/e' '3' 177 || break; [ $gl_new = 0 ] || set -- "$@" '/d/e'`,
     "gl_made=5",
     'gl_modes "$@" || { gl_made=4; break; }; set --',
   ]);
@@ -69,11 +69,27 @@ test("uses one command for each other change", () => {
     commands(script).map((line) => line.split(" || ")[0]),
     [
       "gl_create '/c'",
+      "gl_links=",
       "gl_symlink '/l' 'to'",
       "chmod -- 04755 '/f'",
       "chown -h -- 1:2 '/f'",
       "gl_remove '/d' 'x' one",
       "gl_remove '/d' 'y' tree",
     ],
+  );
+});
+
+test("makes consecutive directories of one mode ahead, by one command, and so consecutive links named like their targets", () => {
+  const dirs = ["/r/a", "/r/a/b", "/r/c"].map((path) => ({ kind: "mkdir", path, mode: 0o750, parents: true }) as const);
+  assert.deepEqual(
+    commands(applyScript(dirs)).filter((line) => line.startsWith("gl_mkdirs")),
+    ["gl_mkdirs 027 00750 '/r/a' '/r/a/b' '/r/c'"],
+  );
+  const links = ["/v/x", "/v/y", "/w/x"].map(
+    (path) => ({ kind: "symlink", path, target: `..data/${path.slice(3)}` }) as const,
+  );
+  assert.deepEqual(
+    commands(applyScript([...links, { kind: "symlink", path: "/v/..data", target: "..1" }])).slice(0, 3),
+    ["gl_links=", "gl_symlinks '/v' '..data/x' '..data/y'", "gl_symlink '/v/x' '..data/x' || break; gl_made=1"],
   );
 });
