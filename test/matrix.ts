@@ -72,6 +72,13 @@ export const integration: Readonly<Record<string, Runs>> = {
   ...ofResources,
   ...ofGuests,
   admission: { on: cri, why: cluster, seconds: 20 },
+  "bench-guard": {
+    on: [],
+    more: cri,
+    why: "the kubelet, which it is held against, speaks CRI alone",
+    fits: cri,
+    seconds: 120,
+  },
   "cgroup-faults": {
     on: [],
     more: onSystemd,
@@ -301,7 +308,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "ssh-cut": { on: [], why: "takes minutes of a cut link: make link-cut", fits: overSsh, seconds: 400 },
   "ssh-faults": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 205 },
   "ssh-link": { on: [], more: ["ssh"], why: "is about SSH alone", fits: alsoSystemd, seconds: 180 },
-  "ssh-round-trips": { on: [], why: "measures: its numbers stand in docs/performance.md", fits: overSsh, seconds: 60 },
+  "ssh-round-trips": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 90 },
   "ssh-settings": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 200 },
   "ssh-users": {
     on: ["ssh"],
