@@ -308,7 +308,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "ssh-cut": { on: [], why: "takes minutes of a cut link: make link-cut", fits: overSsh, seconds: 400 },
   "ssh-faults": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 205 },
   "ssh-link": { on: [], more: ["ssh"], why: "is about SSH alone", fits: alsoSystemd, seconds: 180 },
-  "ssh-round-trips": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 90 },
+  "ssh-round-trips": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 200 },
   "ssh-settings": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 200 },
   "ssh-users": {
     on: ["ssh"],

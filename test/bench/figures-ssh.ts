@@ -11,7 +11,7 @@ export function sshFigures(ledger: Ledger): readonly Figure[] {
       title: "create → Running, one by one",
       unit: "ms",
       many: true,
-      reach: distances.map((distance) => beyondLocal(distance, { trips: 10, ms: 0 })),
+      reach: distances.map((distance) => beyondLocal(distance, { trips: 5, ms: 20 })),
     },
     {
       id: "kill",

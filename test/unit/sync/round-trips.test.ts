@@ -161,19 +161,20 @@ function farNode() {
 }
 
 const asking = { requests: { cpu: "100m" } };
-for (const [title, container, expected] of [
-  ["a pod's start takes five round trips, one after another", aContainer("c", { resources: asking }), [0, 3, 5]],
+const readsAddress = { name: "IP", valueFrom: { fieldRef: { fieldPath: "status.podIP" } } };
+for (const [title, containers, running] of [
+  ["a pod's start takes five round trips, one after another", [aContainer("c", { resources: asking })], 5],
+  ["a further container takes two round trips more", [aContainer("a"), aContainer("b")], 7],
   [
     "a pod's start takes a sixth round trip if a container's environment has the pod's address",
-    aContainer("c", { env: [{ name: "IP", valueFrom: { fieldRef: { fieldPath: "status.podIP" } } }] }),
-    [0, 3, 6],
+    [aContainer("c", { env: [readsAddress] })],
+    6,
   ],
 ] as const)
   test(title, async () => {
-    const pods = ["first", "second"].map((name) => aPod({ containers: [container] }, { uid: name, name }));
     const { start } = farNode();
+    const pod = (name: string) => aPod({ containers: [...containers] }, { uid: name, name });
     // The first pod also creates what all pods share.
-    const [, trips] = [await start(pods[0] as TestPod), await start(pods[1] as TestPod)];
-    const [pending, addressed, running] = expected;
-    assert.deepEqual(trips, [`Pending after ${pending}`, `has IP after ${addressed}`, `Running after ${running}`]);
+    await start(pod("first"));
+    assert.deepEqual(await start(pod("second")), ["Pending after 0", "has IP after 3", `Running after ${running}`]);
   });
