@@ -7,6 +7,7 @@ import type { MachineListeners } from "../seams/machine-listeners.ts";
 import { enrolmentSecretName, nodeOfEnrolment, withEnrolledKeys } from "./enrolment.ts";
 import { approvedHostKey, type GraftedNode, graftedNodePath, isDeleted, isReadyWithOwner } from "./grafted-node.ts";
 import { loginSecretNames } from "./login-files.ts";
+import { createObservedFleet } from "./fleet-report.ts";
 import { createLogins } from "./logins.ts";
 import { createMembers, type Members, type MembersDeps } from "./members.ts";
 import type { Replica } from "./membership.ts";
@@ -99,15 +100,13 @@ export function createFleet(deps: FleetDeps) {
     const object = objects.get(namespace, name);
     if (object && isOwn(object)) sharing.nodes.takeAgain(object, serving.signal);
   };
+  const completing = { ...deps, secret, hasPool: pools.has, effective };
   const members = createMembers({
-    ...deps,
+    ...completing,
     events,
-    secret,
-    hasPool: pools.has,
     isActive: active.has,
     rollOuts: pools.rollOuts,
     startInTurn: createStarts(clock),
-    effective,
     onStopped: serve,
     onSuperseded,
   });
@@ -117,20 +116,21 @@ export function createFleet(deps: FleetDeps) {
     release: deps.fleet.release,
     nodes: { objects: all, stop: members.stop, resume: serve, isServed: isReadyWithOwner, claims: tunnels.claims },
     pools: sharedPools(pools),
-    reach: createReachMachine({ ...deps, secret, hasPool: pools.has, effective }),
+    reach: createReachMachine(completing),
+    onReplicasChange: () => release.changed(),
   });
-  const onListed = (objects: readonly GraftedNode[]) => {
-    members.replace(objects.filter(isOwn), serving.signal);
+  const onListed = () => {
     isListed = true;
     deps.onListed();
   };
+  const release = createObservedFleet(deps.self, () => ({ isListed, objects: all(), members, sharing }));
   const following = { pools, active, sharing, logins, tunnels, members, isOwn, onListed };
-  const handler = objectChanges({ ...following, serving: serving.signal });
+  const handler = notifying(objectChanges({ ...following, serving: serving.signal }), release.changed);
   const objects = reflectorOf(deps, graftedNodePath(namespace), handler);
   return {
     name: "fleet",
     /** What this replica serves, and the pools that it decides about. */
-    observed: { nodes: members.observed, pools: pools.observed, sharing: sharing.observed },
+    observed: { nodes: members.observed, pools: pools.observed, sharing: sharing.observed, release },
     async run(signal: AbortSignal) {
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
       const last = afterOthers([secrets, pools], objects);
@@ -250,13 +250,13 @@ interface ObjectChangesParts {
   readonly sharing: Pick<Sharing, "nodes" | "reachClaims">;
   readonly logins: Pick<ReturnType<typeof createLogins>, "objectsChanged">;
   readonly tunnels: Pick<Tunnels, "check" | "hasArrived">;
-  readonly members: Pick<Members, "update" | "stop">;
+  readonly members: Pick<Members, "replace" | "update" | "stop">;
   /** True if this replica serves the object. */
   isOwn(object: GraftedNode): boolean;
   /** Aborts when members end. */
   readonly serving: AbortSignal;
-  /** Called with all objects after each list. */
-  onListed(objects: readonly GraftedNode[]): void;
+  /** Called after each list, once members serve its objects. */
+  onListed(): void;
 }
 
 /** Follows the objects of the namespace. */
@@ -267,7 +267,8 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
     replace(listed) {
       needs.replace(listed);
       active.update();
-      parts.onListed(listed);
+      members.replace(listed.filter(parts.isOwn), parts.serving);
+      parts.onListed();
       sharing.nodes.check();
       sharing.reachClaims.check();
       logins.objectsChanged();
@@ -285,6 +286,20 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
       if (isSame) return;
       logins.objectsChanged();
       tunnels.check();
+    },
+  };
+}
+
+/** Calls back after each change, too. */
+function notifying<T>(handler: ReflectorHandler<T>, onChange: () => void): ReflectorHandler<T> {
+  return {
+    replace(all) {
+      handler.replace(all);
+      onChange();
+    },
+    changed(object, type) {
+      handler.changed(object, type);
+      onChange();
     },
   };
 }

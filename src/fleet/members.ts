@@ -82,6 +82,8 @@ export function createMembers(deps: MembersDeps) {
   return {
     /** The objects and their conditions now. */
     observed: () => [...members.values()].map(observedMember),
+    /** True if this process serves the object. */
+    has: (name: string) => members.has(name),
     /** Completes a member's object again after a change outside it, such as an enrolment, and wakes the member. */
     refresh(name: string) {
       const served = members.get(name);

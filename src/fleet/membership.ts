@@ -17,13 +17,19 @@ export interface Replica {
   readonly uid: string;
 }
 
+/** A replica as the others see it. */
+export interface SeenReplica extends Replica {
+  /** True once it has announced that it is shutting down. */
+  readonly isLeaving: boolean;
+}
+
 export interface MembershipDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly namespace: string;
   /** The Helm release, whose Pods are the replicas. */
   readonly release: string;
   readonly self: Replica;
-  /** Called when replicas have come or gone, or may have. */
+  /** Called when replicas have come or gone, or may have, and when the API server is no longer reached. */
   readonly onChange: () => void;
 }
 
@@ -36,6 +42,10 @@ export interface Membership {
   accepting(): readonly string[];
   /** Number of replicas that are alive. */
   alive(): number;
+  /** The replicas that are alive, or all that were when the API server was last reached, if that was not recently. */
+  replicas(): readonly SeenReplica[];
+  /** False if the API server has not been reached recently, so that others may be alive although their Leases seem to have expired. */
+  isCurrent(): boolean;
   /** True if this replica may take objects: its Lease was renewed recently, so that the API server and the others know of it. */
   mayTake(): boolean;
   /** Announces that this replica is shutting down: it keeps its objects until it has handed them over, and takes no others. */
@@ -45,13 +55,14 @@ export interface Membership {
 }
 
 const [durationMs, renewalMs, retryMs] = [15_000, 5_000, 1_000];
+const leasePrefix = "graftlet-replica-";
 const replicaLabel = "graftlet.dev/replica-of";
 /** Label of the Lease of a replica that is shutting down. */
 const leavingLabel = "graftlet.dev/leaving";
 
 /** Name of a replica's Lease. Policies allow a Pod only the Lease with its name. */
 function replicaLeaseName(self: Replica): string {
-  return `graftlet-replica-${self.name}`;
+  return `${leasePrefix}${self.name}`;
 }
 
 /** Renews this replica's Lease, and watches those of the others. Whether a Lease has expired is decided by when this process last saw it
@@ -92,13 +103,17 @@ export function createMembership(deps: MembershipDeps): Membership {
     log,
   });
   const own = createOwnLease(deps, path);
+  const isCurrent = () => own.isFresh() && leases.synced();
+  let wasFresh = false;
   const renewal = runPeriodically(
     { name: "replica lease", intervalMs: () => (own.hasFailed() ? retryMs : renewalMs), clock, log },
     async (signal) => {
       const couldTake = own.isFresh();
       await own.renew(false, clock.within(renewalMs, signal));
-      if (!own.isFresh()) return;
-      if (couldTake) return;
+      const isLost = wasFresh && !own.isFresh();
+      wasFresh = own.isFresh();
+      if (isLost) onChange();
+      if (!wasFresh || couldTake) return;
       seen.restart();
       onChange();
     },
@@ -108,13 +123,17 @@ export function createMembership(deps: MembershipDeps): Membership {
     isAlive: (uid) => uid === self.uid || seen.isAlive(uid),
     accepting: () => seen.accepting(),
     alive: () => seen.alive(),
-    mayTake: () => own.isFresh() && leases.synced() && !own.isLeaving(),
+    replicas: () => seen.replicas(isCurrent()),
+    isCurrent,
+    mayTake: () => isCurrent() && !own.isLeaving(),
     leave: (signal) => own.renew(true, signal),
     end: (signal) => own.remove(signal),
   };
 }
 
 interface Sighting {
+  /** Name of the replica's Pod. */
+  readonly name: string;
   /** When the Lease was last seen to change, monotonic milliseconds. */
   readonly at: number;
   readonly renewTime: string | undefined;
@@ -143,7 +162,8 @@ function createSightings(clock: Pick<Clock, "monotonic">, own: string) {
       const isRenewed = before?.renewTime !== spec?.renewTime;
       const at = before && !isRenewed ? before.at : clock.monotonic();
       const release = metadata.labels?.[replicaLabel];
-      sightings.set(uid, { at, renewTime: spec?.renewTime, release, isLeaving });
+      const name = (metadata.name ?? "").slice(leasePrefix.length);
+      sightings.set(uid, { name, at, renewTime: spec?.renewTime, release, isLeaving });
     },
     forget: ({ spec }: Lease): unknown => sightings.delete(spec?.holderIdentity ?? ""),
     keepOnly(leases: readonly Lease[]): void {
@@ -161,6 +181,11 @@ function createSightings(clock: Pick<Clock, "monotonic">, own: string) {
         .filter(([, sighting]) => sighting.release === own && isAlive(sighting) && !sighting.isLeaving)
         .map(([uid]) => uid),
     alive: (): number => [...sightings.values()].filter((each) => each.release === own && isAlive(each)).length,
+    /** @param current false for all that were alive when the API server was last reached. */
+    replicas: (current: boolean): readonly SeenReplica[] =>
+      [...sightings]
+        .filter(([, sighting]) => sighting.release === own && (!current || isAlive(sighting)))
+        .map(([uid, { name, isLeaving }]) => ({ name, uid, isLeaving })),
     /** Says which replicas are alive, and which of them are shutting down. */
     summary: (): string =>
       JSON.stringify(

@@ -11,6 +11,8 @@ export interface SharingDeps extends ClockAndLog, Pick<MembershipDeps, "client" 
   readonly pools: SharedObjects<GraftedNodePool>;
   /** Connects to the machine of an object and runs a command there. @throws if that fails. */
   readonly reach: ReachClaimsDeps["reach"];
+  /** Called when replicas have come or gone, or may have. */
+  readonly onReplicasChange: () => void;
 }
 
 export type SharedObjects<T extends OwnedObject> = Pick<
@@ -26,7 +28,7 @@ const endMs = 5_000;
 export type Sharing = ReturnType<typeof createSharing>;
 
 /** Shares GraftedNodes and pools with the other replicas of the release. */
-export function createSharing({ nodes, pools, ...deps }: SharingDeps) {
+export function createSharing({ nodes, pools, onReplicasChange, ...deps }: SharingDeps) {
   const { clock, log } = deps;
   const membership = createMembership({
     ...deps,
@@ -34,6 +36,7 @@ export function createSharing({ nodes, pools, ...deps }: SharingDeps) {
       reachClaims.check();
       ofNodes.check();
       ofPools.check();
+      onReplicasChange();
     },
   });
   const reachClaims = createReachClaims({
@@ -50,6 +53,7 @@ export function createSharing({ nodes, pools, ...deps }: SharingDeps) {
   const running: readonly Runnable[] = [...membership.running, ofNodes, ofPools, reachClaims];
   return {
     running,
+    membership,
     nodes: ofNodes,
     pools: ofPools,
     reachClaims,

@@ -2,6 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { EventType } from "../pipeline.ts";
 import type { ReportedNode, EventObject } from "./reported-node.ts";
 import { createSignal } from "../lib/signal.ts";
+import type { ObservedFleet } from "./fleet-report.ts";
 
 /** An event written by a node, or a warning or error of graftlet's log. When a note is repeated, it keeps its number and gets a new
  *  time. */
@@ -34,6 +35,8 @@ export interface Reports {
   /** Calls back when a node is added or removed. @returns a function that unsubscribes. */
   onNodesChange(listener: () => void): () => void;
   readonly notes: Notes;
+  /** The release whose GraftedNodes the process serves; absent if it serves none. */
+  readonly fleet?: ObservedFleet;
 }
 
 /** Number of notes kept, of events and of the log each. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { createMembership } from "../../../src/fleet/membership.ts";
+import { createMembership, type Membership } from "../../../src/fleet/membership.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { runGroup } from "../../../src/lib/runnables.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -31,6 +31,11 @@ function world(t: TestContext) {
   };
   return { clock, api, replica };
 }
+
+const namesOf = ({ replicas }: Membership) =>
+  replicas()
+    .map(({ name }) => name)
+    .toSorted();
 
 test("a replica knows the others within a second, and that one has died after 15 s", async (t) => {
   const { clock, replica } = world(t);
@@ -71,14 +76,20 @@ test("a replica that was cut off from the API server takes nothing, and gives th
   await clock.advance(10_000);
   a.process.cutOff(true);
   b.process.cutOff(true);
-  await clock.advance(12_000);
+  const [before, from] = [a.changes(), clock.monotonic()];
+  while (a.membership.isCurrent()) await clock.advance(100);
+  await clock.advance(1_500);
+  assert.equal(a.changes(), before + 1, "it tells that it knows no more than before");
+  assert.ok(clock.monotonic() - from <= 12_000);
   assert.equal(a.membership.mayTake(), false);
   await clock.advance(120_000);
+  assert.deepEqual(namesOf(a.membership), ["a", "b"], "as last known");
   a.process.cutOff(false);
   await clock.advance(8_000);
   assert.deepEqual([a.membership.mayTake(), a.membership.isAlive("b")], [true, true]);
   await clock.advance(25_000);
   assert.equal(a.membership.isAlive("b"), false);
+  assert.deepEqual([a.membership.isCurrent(), namesOf(a.membership)], [true, ["a"]]);
 });
 
 test("a replica that shuts down accepts no objects, but stays alive until it has handed over its own", async (t) => {
@@ -89,6 +100,13 @@ test("a replica that shuts down accepts no objects, but stays alive until it has
   await clock.advance(1_000);
   assert.deepEqual(a.membership.accepting(), ["a"]);
   assert.deepEqual([a.membership.isAlive("b"), b.membership.mayTake()], [true, false]);
+  assert.deepEqual(
+    a.membership.replicas().map(({ uid, isLeaving }) => [uid, isLeaving]),
+    [
+      ["a", false],
+      ["b", true],
+    ],
+  );
   void b.membership.end(new AbortController().signal);
   await clock.advance(1_000);
   assert.equal(a.membership.isAlive("b"), false);
@@ -100,4 +118,5 @@ test("replicas of another release in the namespace are alive, but share nothing 
   await clock.advance(10_000);
   assert.deepEqual(a.membership.accepting(), ["a"]);
   assert.deepEqual([a.membership.isAlive("other"), a.membership.alive()], [true, 1]);
+  assert.deepEqual(namesOf(a.membership), ["a"]);
 });
