@@ -24,6 +24,13 @@ export const securityHeaders: Readonly<Record<string, string>> = {
   "Cache-Control": "no-store",
 };
 
+/** What a caller may see. */
+export interface Viewer {
+  maySee(node: string): boolean;
+  /** True if the caller may see the machines that this process does not serve, and the release's replicas. */
+  readonly maySeeFleet: boolean;
+}
+
 export interface RefusedRequest {
   readonly status: number;
   readonly text: string;

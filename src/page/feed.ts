@@ -3,11 +3,12 @@ import { runPeriodically } from "../lib/periodic.ts";
 import { type Runnable, onAbort, runGroup } from "../lib/runnables.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 import type { Note, Reports } from "../report/notes.ts";
+import type { Viewer } from "./access.ts";
+import { createFleetFeed } from "./fleet-feed.ts";
 import type { Message } from "./messages.ts";
 import { nodeView, podView, usageView } from "./node-view.ts";
 
-export interface FeedSubscriber {
-  maySee(node: string): boolean;
+export interface FeedSubscriber extends Viewer {
   /** Sends a JSON message.
    *  @param about a later message with the same value replaces an unsent one; undefined for messages that must all be sent. */
   send(message: string, about?: string): void;
@@ -32,11 +33,13 @@ interface LatestMessages {
   usage?: string;
 }
 
-/** Polls the nodes while there are subscribers: starts with the first and ends with the last, whose cached messages are discarded. */
+/** Polls the nodes while there are subscribers: starts with the first and ends with the last, whose cached messages are discarded. Subscribers
+ *  that may see them are also told about the machines of other replicas. */
 export function createFeed(deps: FeedDeps) {
   const { reports, version, clock } = deps;
   const listeners = new Set<FeedSubscriber>();
   const latest = new Map<string, LatestMessages>();
+  const others = reports.fleet && createFleetFeed(reports.fleet, deps);
   let polling: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
   let ended: Promise<unknown> = Promise.resolve();
 
@@ -65,7 +68,11 @@ export function createFeed(deps: FeedDeps) {
    *  received before. */
   const greet = (listener: FeedSubscriber) => {
     const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.maySee(name));
-    listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message), "hello");
+    const fleet = others !== undefined && listener.maySeeFleet;
+    listener.send(
+      JSON.stringify({ kind: "hello", version, now: clock.now(), nodes, fleet } satisfies Message),
+      "hello",
+    );
     for (const name of nodes) {
       const known = latest.get(name) ?? {};
       for (const kind of ["node", "pods", "usage"] as const) {
@@ -82,7 +89,9 @@ export function createFeed(deps: FeedDeps) {
       greet(listener);
       listeners.add(listener);
       if (listeners.size === 1) start();
+      const leave = listener.maySeeFleet ? others?.subscribe(listener) : undefined;
       return () => {
+        leave?.();
         if (listeners.delete(listener) && listeners.size === 0) end();
       };
     },
@@ -92,12 +101,13 @@ export function createFeed(deps: FeedDeps) {
         end();
         for (const listener of listeners) greet(listener);
         start();
+        others?.changed();
       });
       await onAbort(signal);
       forget();
       listeners.clear();
       end();
-      await ended;
+      await Promise.all([ended, others?.end()]);
     },
   };
 }

@@ -9,17 +9,14 @@ import { requestTimes } from "../server/listen.ts";
 import { createPeerCertificates, type PeerCertificates } from "../server/peer-certificates.ts";
 import { tlsCredentials, tlsHandshakeMs } from "../server/server.ts";
 import { tlsOptions } from "../server/tls.ts";
-import { type RefusedRequest, loopbackRefusal } from "./access.ts";
+import { type RefusedRequest, type Viewer, loopbackRefusal } from "./access.ts";
 import type { Reports } from "../report/notes.ts";
 import { authenticate } from "../server/authentication.ts";
 import { type AuthorizationResult, authorize, tooManyRequests } from "../server/authorization.ts";
 import type { ReadGate } from "../report/reported-node.ts";
 
-/** Decides which nodes a caller may see, or why the request is refused. */
-export type AuthorizeViewer = (
-  request: IncomingMessage,
-  signal: AbortSignal,
-) => Promise<((node: string) => boolean) | RefusedRequest>;
+/** Decides what a caller may see, or why the request is refused. */
+export type AuthorizeViewer = (request: IncomingMessage, signal: AbortSignal) => Promise<Viewer | RefusedRequest>;
 
 export interface PageListener {
   readonly server: Server;
@@ -31,14 +28,17 @@ export interface ListenerDeps extends ClockAndLog {
   readonly reports: Pick<Reports, "nodes" | "onNodesChange">;
 }
 
-/** Plain HTTP for loopback: any caller sees all nodes. */
+/** A caller on loopback. */
+const seesAll: Viewer = { maySee: () => true, maySeeFleet: true };
+
+/** Plain HTTP for loopback: any caller sees all nodes, and the machines of other replicas. */
 export function plainListener(answer: (admit: AuthorizeViewer) => RequestListener): PageListener {
-  const admit: AuthorizeViewer = async ({ headers }) => loopbackRefusal(headers) ?? (() => true);
+  const admit: AuthorizeViewer = async ({ headers }) => loopbackRefusal(headers) ?? seesAll;
   return { server: guardResponses(createServer(requestTimes, answer(admit))), end: () => undefined };
 }
 
 /** TLS with the certificate and client CA of the first node that has them; callers see the nodes whose kubelet API authorizes them.
- *  Without a certificate no handshake succeeds. */
+ *  They do not see machines of other replicas: this process has no kubelet API of theirs that could authorize a caller. Without a certificate no handshake succeeds. */
 export function tlsListener(
   { reports, clock, log }: ListenerDeps,
   answer: (admit: AuthorizeViewer) => RequestListener,
@@ -54,7 +54,7 @@ export function tlsListener(
       ca: context.ca[0],
     };
     const seen = await visibleNodes(known, request, signal);
-    return "status" in seen ? seen : (node) => seen.has(node);
+    return "status" in seen ? seen : { maySee: (node) => seen.has(node), maySeeFleet: false };
   };
   const options = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: tlsHandshakeMs, ...requestTimes };
   const server = guardResponses(createTlsServer({ ...context, ...options }, answer(admit)));

@@ -1,16 +1,32 @@
 // Messages to the page, as JSON: the browser's code knows only these types. Times are milliseconds since the epoch on graftlet's clock,
 // sizes are bytes, CPU is in cores.
 
+import type { FleetReport, MachineReport, ReplicaReport } from "../report/fleet-report.ts";
 import type { Note } from "../report/notes.ts";
 
-export type { Note };
+export type { MachineReport, Note, ReplicaReport };
 
 export type Message =
-  | { readonly kind: "hello"; readonly version: string; readonly now: number; readonly nodes: readonly string[] }
+  | {
+      readonly kind: "hello";
+      readonly version: string;
+      readonly now: number;
+      readonly nodes: readonly string[];
+      /** True if messages about the release follow. */
+      readonly fleet: boolean;
+    }
   | { readonly kind: "node"; readonly node: NodeView }
   | { readonly kind: "pods"; readonly node: string; readonly pods: readonly PodView[] }
   | { readonly kind: "usage"; readonly node: string; readonly usage: UsageView }
-  | { readonly kind: "notes"; readonly notes: readonly Note[] };
+  | { readonly kind: "notes"; readonly notes: readonly Note[] }
+  | FleetMessage
+  | { readonly kind: "machine"; readonly machine: MachineReport };
+
+/** The release, with the names of the machines that other replicas serve, or nobody. */
+export interface FleetMessage extends Omit<FleetReport, "machines"> {
+  readonly kind: "fleet";
+  readonly machines: readonly string[];
+}
 
 export interface NodeView {
   readonly name: string;

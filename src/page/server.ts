@@ -88,14 +88,14 @@ async function handleRequest(
   const gone = new AbortController();
   response.once("close", () => gone.abort());
   const refused = crossSiteRefusal(path, request.headers);
-  const maySee = refused ?? (await admit(request, AbortSignal.any([stopped, gone.signal])));
-  if (typeof maySee !== "function") return refuse(request, response, maySee);
+  const viewer = refused ?? (await admit(request, AbortSignal.any([stopped, gone.signal])));
+  if ("status" in viewer) return refuse(request, response, viewer);
   unauthenticated.authenticated(request.socket);
   const file = files.get(path);
   if (file) return sendFile(request, response, file);
   if (path !== "/feed") return refuse(request, response, unknown);
   if (request.method === "HEAD") return void response.writeHead(200, { "Content-Type": "text/event-stream" }).end();
-  serveFeed(response, { feed, maySee, clock, stopped });
+  serveFeed(response, { feed, viewer, clock, stopped });
 }
 
 const notRead: RefusedRequest = { status: 405, text: "this page is read-only\n" };

@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { Clock } from "../lib/clock.ts";
+import type { Viewer } from "./access.ts";
 import type { Feed } from "./feed.ts";
 
 /** Maximum number of queued notes for a slow client; beyond it the connection is dropped, and the browser reconnects. */
@@ -13,7 +14,7 @@ const reconnectDelayMs = 1_000;
 
 interface FeedResponse {
   readonly feed: Feed;
-  readonly maySee: (node: string) => boolean;
+  readonly viewer: Viewer;
   readonly clock: Clock;
   /** Aborts when the server stops, which does not wait for open pages. */
   readonly stopped: AbortSignal;
@@ -22,7 +23,7 @@ interface FeedResponse {
 /** Responds with the feed as server-sent events until the browser disconnects. For a client that does not read, only one message in its
  *  connection and the newest message of each kind, shared by all clients, are kept in memory.
  *  @see https://html.spec.whatwg.org/multipage/server-sent-events.html */
-export function serveFeed(response: ServerResponse, { feed, maySee, clock, stopped }: FeedResponse): void {
+export function serveFeed(response: ServerResponse, { feed, viewer, clock, stopped }: FeedResponse): void {
   // A connection reset closes the response, too.
   response.on("error", () => undefined);
   response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
@@ -37,7 +38,7 @@ export function serveFeed(response: ServerResponse, { feed, maySee, clock, stopp
   };
   response.on("drain", flush);
   const stop = feed.subscribe({
-    maySee,
+    ...viewer,
     send(message, about) {
       if (!waiting.add(message, about)) response.destroy();
       else flush();

@@ -78,7 +78,6 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     const report = reported.add(nodeName, provider);
     return { ...common, config, log: log.child({ node: nodeName }), report } satisfies NodeRun;
   });
-  const reports: Reports = { ...reported, notes };
   await using stack = new AsyncDisposableStack();
   const fleet =
     options.fleet &&
@@ -95,6 +94,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const shown =
     options.nodeObjects && stack.use(createStaticNodesRun({ ...options.nodeObjects, nodes: runs, env, clock, log }));
   const metrics = stack.use(await createMetrics(options, { fleet, shown, clock, log }));
+  const reports: Reports = { ...reported, notes, ...(fleet && { fleet: fleet.observed.release }) };
   const status = createStatus(options, reports, { clock, log });
   const over = new AbortController();
   let ends: readonly boolean[] = [];

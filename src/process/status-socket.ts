@@ -8,6 +8,7 @@ import type { Logger } from "../lib/log.ts";
 import { type Runnable, onAbort } from "../lib/runnables.ts";
 import { isLongSocketPath, maxSocketPathBytes } from "../lib/socket-path.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
+import type { FleetReport } from "../report/fleet-report.ts";
 import type { Reports } from "../report/notes.ts";
 import { type NodeReport, nodeReport } from "../report/node-report.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
@@ -114,10 +115,12 @@ export interface ProcessReport {
   readonly since: string;
   readonly at: string;
   readonly nodes: readonly NodeReport[];
+  /** The release, and its machines that this process does not serve; absent if the process serves no GraftedNodes. */
+  readonly fleet?: FleetReport;
 }
 
 /** Creates the reporter of a process and its nodes. To be called at the process start. */
-export function processReport({ nodes, notes }: Reports, clock: Pick<Clock, "now">): () => ProcessReport {
+export function processReport({ nodes, notes, fleet }: Reports, clock: Pick<Clock, "now">): () => ProcessReport {
   const since = rfc3339(clock.now());
   return () => ({
     version: graftletVersion,
@@ -126,5 +129,6 @@ export function processReport({ nodes, notes }: Reports, clock: Pick<Clock, "now
     since,
     at: rfc3339(clock.now()),
     nodes: nodes.map((node) => nodeReport(node, notes)),
+    ...(fleet && { fleet: fleet.report() }),
   });
 }

@@ -8,6 +8,7 @@ import {
   createReportedNode,
 } from "../../src/report/reported-node.ts";
 import { createSignal } from "../../src/lib/signal.ts";
+import type { FleetReport, MachineReport, ObservedFleet } from "../../src/report/fleet-report.ts";
 import { createNotes } from "../../src/report/notes.ts";
 
 /** What nodes tell their process, and both ends of it. */
@@ -29,6 +30,40 @@ export function fakeReports(names: readonly string[], clock: Pick<Clock, "now">,
     /** Another node comes. */
     add(name: string) {
       nodes.push(createReportedNode({ name, provider }));
+      changed.send();
+    },
+  };
+}
+
+/** A machine that the replica `graftlet-b` serves. */
+export function fakeMachine(name: string, more: Partial<MachineReport> = {}): MachineReport {
+  const ready = { ready: true, reason: "NodeReady", message: "the Node is Ready" };
+  return { name, owner: "graftlet-b", ...ready, address: "192.0.2.8", pods: 3, ...more };
+}
+
+/** A release of two replicas, of which this process is `graftlet-a`. */
+export function fakeFleet(machines: readonly MachineReport[]): ObservedFleet & {
+  /** Number of reports that were asked for. */
+  looks(): number;
+  /** Other machines are there. */
+  change(machines: readonly MachineReport[]): void;
+} {
+  const changed = createSignal();
+  let looks = 0;
+  let now = machines;
+  return {
+    looks: () => looks,
+    onChange: changed.subscribe,
+    report(): FleetReport {
+      looks += 1;
+      const replicas = [
+        { name: "graftlet-a", leaving: false, machines: 1 },
+        { name: "graftlet-b", leaving: false, machines: now.length },
+      ];
+      return { replica: "graftlet-a", current: true, replicas, machines: now };
+    },
+    change(machines) {
+      now = machines;
       changed.send();
     },
   };

@@ -1,4 +1,4 @@
-import type { Message, NodeView, Note, PodView, UsageView } from "../messages.ts";
+import type { FleetMessage, MachineReport, Message, NodeView, Note, PodView, UsageView } from "../messages.ts";
 import { type Track, addSample, newTrack } from "./history.ts";
 
 /** State of the page, built from the messages received. */
@@ -13,6 +13,14 @@ export interface Model {
   /** Samples, keyed by `node NAME`, `pod UID` or `container UID NAME`. */
   readonly tracks: Map<string, Track>;
   notes: readonly Note[];
+  /** Undefined if the process serves no GraftedNodes, or they are not shown. */
+  fleet: FleetModel | undefined;
+}
+
+/** The release: its replicas, and the machines that this process does not serve. */
+export interface FleetModel extends Omit<FleetMessage, "kind" | "machines"> {
+  readonly names: readonly string[];
+  readonly machines: Map<string, MachineReport>;
 }
 
 /** What is displayed: everything, a node, or one of its pods. */
@@ -39,6 +47,7 @@ export function newModel(): Model {
     usage: new Map(),
     tracks: new Map(),
     notes: [],
+    fleet: undefined,
   };
 }
 
@@ -46,6 +55,7 @@ export function take(model: Model, message: Message): void {
   switch (message.kind) {
     case "hello":
       Object.assign(model, { version: message.version, nodes: message.nodes, notes: [] });
+      if (!message.fleet) model.fleet = undefined;
       return later(model, message.now);
     case "node":
       return void model.shown.set(message.node.name, message.node);
@@ -60,7 +70,18 @@ export function take(model: Model, message: Message): void {
       model.notes = all.toSorted((one, other) => other.at - one.at || other.id - one.id).slice(0, keptNotes);
       return later(model, model.notes[0]?.at ?? 0);
     }
+    case "fleet":
+      return takeFleet(model, message);
+    case "machine":
+      return void model.fleet?.machines.set(message.machine.name, message.machine);
   }
+}
+
+/** Takes what is known of the release; machines that have gone are forgotten. */
+function takeFleet(model: Model, { kind: _kind, machines: names, ...release }: FleetMessage): void {
+  const standing = new Set(names);
+  const machines = new Map([...(model.fleet?.machines ?? [])].filter(([name]) => standing.has(name)));
+  model.fleet = { ...release, names, machines };
 }
 
 function later(model: Model, at: number): void {

@@ -1,6 +1,7 @@
 import type { Message, NodeView, UsageView, Note } from "../messages.ts";
 import { part, setText, make } from "./dom.ts";
 import { count, bytes, cores, age } from "./format.ts";
+import { createMachines } from "./machines.ts";
 import { type Scope, newModel, take, type Model } from "./model.ts";
 import { createPlots } from "./plots.ts";
 import { createPodRows } from "./pods.ts";
@@ -12,6 +13,7 @@ let waiting = false;
 
 const plots = createPlots(part("plots"));
 const table = createPodRows(part("pods"), choose);
+const machines = createMachines(part("machines"));
 
 function choose(chosen: Scope): void {
   scope = chosen;
@@ -24,21 +26,35 @@ function draw(): void {
   waiting = true;
   requestAnimationFrame(() => {
     waiting = false;
-    const only = model.nodes.length === 1 && scope.node === undefined ? model.nodes[0] : undefined;
-    if (only !== undefined) scope = { node: only };
+    const shown = shownScope();
     setText(part("version"), model.version);
     setText(part("totals"), totals());
-    drawNodes(part("nodes"), model, scope, choose);
-    drawScope(part("scope"), model, scope, choose);
-    plots.draw(model, scope);
-    table.draw(model, scope);
-    drawNotes(part("notes"), model, scope);
+    drawNodes(part("nodes"), model, shown, choose);
+    drawScope(part("scope"), model, shown, choose);
+    plots.draw(model, shown);
+    table.draw(model, shown);
+    machines.draw(model, shown);
+    drawNotes(part("notes"), model, shown);
   });
+}
+
+/** What is displayed: the selection, unless its node has gone to another replica. A node that is the only one is always selected. */
+function shownScope(): Scope {
+  const [only] = hasOverview(model) ? [] : model.nodes;
+  if (scope.node !== undefined && model.nodes.includes(scope.node)) return scope;
+  return only === undefined ? {} : { node: only };
+}
+
+/** True unless everything on the page is about one node. */
+function hasOverview({ nodes, fleet }: Model): boolean {
+  return nodes.length > 1 || (fleet?.names.length ?? 0) > 0;
 }
 
 function totals(): string {
   const pods = model.nodes.reduce((sum, name) => sum + (model.pods.get(name)?.length ?? 0), 0);
-  return `${count(model.nodes.length, "node")}, ${count(pods, "pod")}`;
+  const others = model.fleet?.names.length ?? 0;
+  const own = `${count(model.nodes.length, "node")}, ${count(pods, "pod")}`;
+  return others > 0 ? `${own}; ${count(others, "other machine")}` : own;
 }
 
 function live(text: string, good: boolean): void {
@@ -70,7 +86,7 @@ function drawNodes(into: HTMLElement, model: Model, scope: Scope, choose: Choose
     const shown = model.shown.get(name);
     return card(name, shown ? nodeParts(shown, model) : [make("b", { text: name })], scope, choose);
   });
-  into.replaceChildren(...(model.nodes.length > 1 ? [all] : []), ...cards);
+  into.replaceChildren(...(hasOverview(model) ? [all] : []), ...cards);
   if (focused !== undefined) into.querySelector<HTMLElement>(`[data-node="${CSS.escape(focused)}"]`)?.focus();
 }
 

@@ -1,6 +1,6 @@
-import type { PodView } from "../messages.ts";
+import type { MachineReport, PodView } from "../messages.ts";
 import { latest } from "./history.ts";
-import { type Model, type Scope, trackOf } from "./model.ts";
+import { type FleetModel, type Model, type Scope, trackOf } from "./model.ts";
 
 /** A pod with its newest usage; unknown values are undefined. */
 export interface Row extends PodView {
@@ -12,8 +12,19 @@ export interface Row extends PodView {
   readonly disk: number | undefined;
 }
 
-export interface Sorting {
-  readonly by: keyof Row;
+/** A machine that another replica serves, or nobody. */
+export interface MachineRow extends Pick<MachineReport, "name" | "pods"> {
+  /** Empty if nobody serves it. */
+  readonly owner: string;
+  /** `Ready`, or the reason why not. */
+  readonly status: string;
+  readonly bad: boolean;
+  readonly address: string;
+  readonly why: string;
+}
+
+export interface Sorting<R> {
+  readonly by: keyof R;
   readonly down: boolean;
 }
 
@@ -31,11 +42,41 @@ export function rowsOf(model: Model, scope: Scope): readonly Row[] {
   );
 }
 
-/** Rows that match every word of the filter, sorted; ties are sorted by name. Pure. */
-export function chosenRows(rows: readonly Row[], filter: string, { by, down }: Sorting): readonly Row[] {
+/** Rows for the machines of other replicas. Pure. */
+export function machineRowsOf({ names, machines }: FleetModel): readonly MachineRow[] {
+  return names
+    .flatMap((name) => machines.get(name) ?? [])
+    .map(({ name, owner = "", ready, reason, message, address = "", pods }) => ({
+      name,
+      owner,
+      status: ready ? "Ready" : reason || "NotReady",
+      bad: !ready,
+      address,
+      pods,
+      why: ready ? "" : message,
+    }));
+}
+
+/** The texts of a pod's row in which a filter searches. */
+export function searchedInPod({ namespace, name, node, status }: Row): string {
+  return `${namespace}/${name} ${node} ${status}`;
+}
+
+/** The texts of a machine's row in which a filter searches. */
+export function searchedInMachine({ name, owner, status, address }: MachineRow): string {
+  return `${name} ${owner} ${status} ${address}`;
+}
+
+/** Rows that match every word of the filter, sorted; ties are sorted by name. Pure. @param searched text of a row that is searched. */
+export function chosenRows<R extends { readonly name: string }>(
+  rows: readonly R[],
+  searched: (row: R) => string,
+  filter: string,
+  { by, down }: Sorting<R>,
+): readonly R[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = rows.filter(({ namespace, name, node, status }) => {
-    const text = `${namespace}/${name} ${node} ${status}`.toLowerCase();
+  const found = rows.filter((row) => {
+    const text = searched(row).toLowerCase();
     return words.every((word) => text.includes(word));
   });
   const sign = down ? -1 : 1;
@@ -43,9 +84,9 @@ export function chosenRows(rows: readonly Row[], filter: string, { by, down }: S
 }
 
 /** Values of a column have one type; undefined sorts first. */
-function compare(one: Row[keyof Row], other: Row[keyof Row]): number {
+function compare<T>(one: T, other: T): number {
   if (one === other) return 0;
-  if (one === undefined) return -1;
-  if (other === undefined) return 1;
+  if (one === undefined || one === null) return -1;
+  if (other === undefined || other === null) return 1;
   return one < other ? -1 : 1;
 }

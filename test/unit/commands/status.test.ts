@@ -10,6 +10,7 @@ import type { Node, NodeCondition, Pod, PodStatus } from "../../../src/objects.t
 import { type ProcessReport, processReport, createStatusSocket } from "../../../src/process/status-socket.ts";
 import { runStatus, statusLines } from "../../../src/commands/status.ts";
 import { type NodeIntrospection, createReportedNode } from "../../../src/report/reported-node.ts";
+import type { FleetReport } from "../../../src/report/fleet-report.ts";
 import { createNotes } from "../../../src/report/notes.ts";
 import { type NodeReport, nodeReport } from "../../../src/report/node-report.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
@@ -189,8 +190,53 @@ test("formats one line per node, with its problems below", () => {
   ]);
 });
 
+const shownFleet: FleetReport = {
+  replica: "graftlet-a",
+  current: true,
+  replicas: [
+    { name: "graftlet-a", leaving: false, machines: 1 },
+    { name: "graftlet-b", leaving: true, machines: 2 },
+  ],
+  machines: [
+    {
+      name: "edge-2",
+      owner: "graftlet-b",
+      ready: true,
+      reason: "NodeReady",
+      message: "",
+      address: "192.0.2.7",
+      pods: 3,
+    },
+    { name: "edge-3", owner: "graftlet-b", ready: false, ...down, pods: 1 },
+    { name: "edge-4", ready: false, reason: "Unowned", message: "no living replica serves the machine" },
+  ],
+};
+
+test("lists the release's replicas and other machines apart from the process's own nodes", () => {
+  assert.deepEqual(statusLines({ ...shownProcess, fleet: shownFleet }), [
+    "graftlet 0.1.0 (Kubernetes v1.36.0), process 7, up 1h2m3s",
+    "edge-1: ready (ssh, link up), 0 pods",
+    "",
+    "replicas of the release:",
+    "  graftlet-a (this one): 1 machine",
+    "  graftlet-b: 2 machines, shutting down",
+    "",
+    "other machines of the release:",
+    "  edge-2: ready (served by graftlet-b), 3 pods, 192.0.2.7",
+    "  edge-3: NOT READY (served by graftlet-b), 1 pod",
+    "    LinkDown: it does not answer",
+    "  edge-4: NOT READY (served by nobody)",
+    "    Unowned: no living replica serves the machine",
+  ]);
+  const alone = { ...shownFleet, current: false, machines: [] };
+  assert.deepEqual(statusLines({ ...shownProcess, fleet: alone }).slice(2, 4), [
+    "",
+    "replicas of the release, as last known because the API server does not answer:",
+  ]);
+});
+
 /** A process that answers on a socket in a folder of its own. */
-async function answering(t: TestContext, before?: (path: string) => Promise<void>) {
+async function answering(t: TestContext, before?: (path: string) => Promise<void>, fleet?: FleetReport) {
   const folder = await mkdtemp(join(tmpdir(), "graftlet-status-"));
   t.after(() => rm(folder, { recursive: true, force: true }));
   const path = join(folder, "pki", "status.sock");
@@ -203,7 +249,8 @@ async function answering(t: TestContext, before?: (path: string) => Promise<void
   const stop = new AbortController();
   const onNodesChange = () => () => undefined;
   const notes = createNotes(systemClock());
-  const report = processReport({ nodes: [reported, other], onNodesChange, notes }, systemClock());
+  const observed = fleet && { fleet: { report: () => fleet, onChange: () => () => undefined } };
+  const report = processReport({ nodes: [reported, other], onNodesChange, notes, ...observed }, systemClock());
   const running = createStatusSocket({ path, report, log }).run(stop.signal);
   t.after(() => stop.abort());
   const said: string[] = [];
@@ -254,6 +301,24 @@ test("serves the status on a private socket that is removed when the process end
     code: "unavailable",
     message: /^no graftlet responds at .*status\.sock \(.*ENOENT/,
   });
+});
+
+test("machines of other replicas do not affect the exit code, unless --node names one", async (t) => {
+  const process = await answering(t, undefined, shownFleet);
+  await process.isUp();
+  assert.equal(await process.ask("n"), true);
+  assert.equal(process.said.length, 2, "only the process and the node");
+  assert.equal(await process.ask("edge-2"), true);
+  assert.deepEqual(process.said.slice(-2), [
+    "other machines of the release:",
+    "  edge-2: ready (served by graftlet-b), 3 pods, 192.0.2.7",
+  ]);
+  assert.equal(await process.ask("edge-3"), false);
+  await assert.rejects(process.ask("none"), { message: /use one of n, other, edge-2, edge-3, edge-4$/ });
+  process.said.length = 0;
+  await process.ask(undefined, "json");
+  const { nodes, fleet } = JSON.parse(process.said.join("\n")) as ProcessReport;
+  assert.deepEqual([nodes.map(({ name }) => name), fleet], [["n", "other"], shownFleet]);
 });
 
 test("replaces a stale socket, but not one in use; logs a warning if the socket cannot be created", async (t) => {

@@ -3,9 +3,10 @@ import { test } from "node:test";
 import { age, bytes, bytesPerSecond, cores, known } from "../../../src/page/browser/format.ts";
 import { addSample, keptPoints, latest, newTrack } from "../../../src/page/browser/history.ts";
 import { newModel, take, trackOf } from "../../../src/page/browser/model.ts";
-import { chosenRows, rowsOf } from "../../../src/page/browser/rows.ts";
+import { chosenRows, machineRowsOf, rowsOf, searchedInMachine, searchedInPod } from "../../../src/page/browser/rows.ts";
 import { columnsOf, linesOf, mostLines } from "../../../src/page/browser/series.ts";
-import type { PodView } from "../../../src/page/messages.ts";
+import type { FleetMessage, PodView } from "../../../src/page/messages.ts";
+import { fakeMachine } from "../../fakes/page.ts";
 
 const pod = (uid: string, more: Partial<PodView> = {}): PodView => ({
   uid,
@@ -22,7 +23,7 @@ const pod = (uid: string, more: Partial<PodView> = {}): PodView => ({
 
 function model(pods: readonly PodView[], cpus: readonly number[] = []) {
   const made = newModel();
-  take(made, { kind: "hello", version: "1", now: 5, nodes: ["a"] });
+  take(made, { kind: "hello", version: "1", now: 5, nodes: ["a"], fleet: true });
   take(made, { kind: "pods", node: "a", pods });
   const measures = pods.map(({ uid }, index) => [uid, { cpu: cpus[index] ?? 0, containers: { app: { cpu: 1 } } }]);
   const usage = { at: 10_000, node: { cpu: 4 }, pods: Object.fromEntries(measures) as Record<string, never> };
@@ -55,7 +56,7 @@ test("limits the number of points in a series", () => {
 test("filters rows by every word and sorts them, unknown values last", () => {
   const rows = rowsOf(model([pod("web"), pod("cart", { status: "CrashLoopBackOff" }), pod("mail")], [1, 3, 2]), {});
   const names = (filter: string, by: "cpu" | "name" | "disk", down: boolean) =>
-    chosenRows(rows, filter, { by, down }).map(({ name }) => name);
+    chosenRows(rows, searchedInPod, filter, { by, down }).map(({ name }) => name);
   assert.deepEqual(names("", "cpu", true), ["cart", "mail", "web"]);
   assert.deepEqual(names("", "name", false), ["cart", "mail", "web"]);
   assert.deepEqual(names("shop/ crash", "cpu", true), ["cart"]);
@@ -66,6 +67,48 @@ test("deletes samples of pods that are gone", () => {
   const made = model([pod("web"), pod("cart")]);
   take(made, { kind: "pods", node: "a", pods: [pod("cart")] });
   assert.deepEqual([...made.tracks.keys()].toSorted(), ["container cart app", "node a", "pod cart"]);
+});
+
+const fleet = (...machines: readonly string[]): FleetMessage => ({
+  kind: "fleet",
+  replica: "graftlet-a",
+  current: true,
+  replicas: [{ name: "graftlet-b", leaving: false, machines: 2 }],
+  machines,
+});
+
+test("shows the machines of other replicas, those that need attention first, until they are gone", () => {
+  const made = model([]);
+  const rows = () => (made.fleet ? machineRowsOf(made.fleet) : undefined);
+  const names = (filter = "") =>
+    chosenRows(rows() ?? [], searchedInMachine, filter, { by: "bad", down: true }).map(({ name }) => name);
+  assert.equal(rows(), undefined);
+  take(made, fleet("m-1", "m-2", "m-3"));
+  assert.deepEqual(rows(), [], "a machine is shown once it is known");
+  for (const name of ["m-3", "m-1"]) take(made, { kind: "machine", machine: fakeMachine(name) });
+  const { owner: _none, pods: _pods, address: _address, ...unowned } = fakeMachine("m-2");
+  const why = { ready: false, reason: "Unowned", message: "no living replica" };
+  take(made, { kind: "machine", machine: { ...unowned, ...why } });
+  assert.deepEqual(names(), ["m-2", "m-1", "m-3"]);
+  assert.deepEqual(names("graftlet-b ready"), ["m-1", "m-3"]);
+  assert.deepEqual(rows()?.slice(0, 2), [
+    { name: "m-1", owner: "graftlet-b", status: "Ready", bad: false, address: "192.0.2.8", pods: 3, why: "" },
+    {
+      name: "m-2",
+      owner: "",
+      status: "Unowned",
+      bad: true,
+      address: "",
+      pods: undefined,
+      why: "no living replica",
+    },
+  ]);
+  take(made, fleet("m-1", "m-3"));
+  assert.deepEqual([names(), made.fleet?.machines.has("m-2")], [["m-1", "m-3"], false]);
+  take(made, { kind: "hello", version: "1", now: 6, nodes: ["a"], fleet: true });
+  assert.deepEqual(names(), ["m-1", "m-3"], "a new list of nodes changes no other machine");
+  take(made, { kind: "hello", version: "1", now: 6, nodes: ["a"], fleet: false });
+  assert.equal(rows(), undefined);
 });
 
 test("limits a plot to the node and its largest pods, and a pod's plot to its containers", () => {
@@ -118,7 +161,7 @@ test("the first message after a reconnect keeps samples and replaces notes", () 
     text: "x",
   } as const;
   take(made, { kind: "notes", notes: [note] });
-  take(made, { kind: "hello", version: "1", now: 6, nodes: ["a"] });
+  take(made, { kind: "hello", version: "1", now: 6, nodes: ["a"], fleet: false });
   take(made, { kind: "notes", notes: [{ ...note, at: 30_000, times: 2 }] });
   assert.deepEqual(
     [made.notes.map(({ times }) => times), made.now, made.tracks.has(trackOf.pod("web"))],

@@ -5,19 +5,19 @@ import { createFeed } from "../../../src/page/feed.ts";
 import type { Message } from "../../../src/page/messages.ts";
 import { noteOf } from "../../../src/report/notes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { fakeNodeWork, fakeReports } from "../../fakes/page.ts";
+import { fakeFleet, fakeMachine, fakeNodeWork, fakeReports } from "../../fakes/page.ts";
 
-function world(names: readonly string[]) {
+function world(names: readonly string[], fleet?: ReturnType<typeof fakeFleet>) {
   const clock = fakeClock();
-  const reports = fakeReports(names, clock);
+  const reports = { ...fakeReports(names, clock), ...(fleet && { fleet }) };
   const works = new Map(names.map((name) => [name, fakeNodeWork({ name, pods: 2 }, clock.now)]));
   for (const [name, work] of works) reports.node(name)?.onRunning(work);
   const feed = createFeed({ reports, version: "1", clock, log: silentLog() });
   const stop = new AbortController();
   const ended = feed.run(stop.signal);
-  const listen = (maySee: (node: string) => boolean = () => true) => {
+  const listen = (maySee: (node: string) => boolean = () => true, maySeeFleet = true) => {
     const got: Message[] = [];
-    const end = feed.subscribe({ maySee, send: (text) => void got.push(JSON.parse(text) as Message) });
+    const end = feed.subscribe({ maySee, maySeeFleet, send: (text) => void got.push(JSON.parse(text) as Message) });
     return { got, end, kinds: () => got.map(({ kind }) => kind) };
   };
   return { clock, ...reports, works, listen, stop: () => (stop.abort(), ended) };
@@ -78,6 +78,77 @@ test("sends a subscriber nothing about nodes that it may not see", async () => {
   const text = JSON.stringify(got);
   assert.match(text, /of a/);
   assert.doesNotMatch(text, /of b|of the process|"b"|b-0/);
+  await stop();
+});
+
+/** What messages say about the release: the names of all its other machines, or one of these with its owner. */
+const ofFleet = (got: readonly Message[]) =>
+  got.flatMap((message) => {
+    if (message.kind === "fleet") return [message.machines.join()];
+    return message.kind === "machine" ? [`${message.machine.name} by ${message.machine.owner}`] : [];
+  });
+
+test("sends the machines of other replicas, then only those that change, at most once a second", async () => {
+  const fleet = fakeFleet([fakeMachine("m-1"), fakeMachine("m-2")]);
+  const { clock, listen, stop } = world(["a"], fleet);
+  const { got } = listen();
+  await clock.advance(2_000);
+  assert.deepEqual(ofFleet(got), ["m-1,m-2", "m-1 by graftlet-b", "m-2 by graftlet-b"]);
+  const [looks, heard] = [fleet.looks(), got.length];
+  await clock.advance(60_000);
+  assert.equal(fleet.looks(), looks, "without a change nothing is computed");
+  for (let turn = 0; turn < 20; turn += 1) {
+    fleet.change([fakeMachine("m-1"), fakeMachine("m-2", { owner: `graftlet-${turn}` })]);
+    await clock.advance(100);
+  }
+  await clock.advance(2_000);
+  assert.ok(fleet.looks() - looks <= 4, `${fleet.looks() - looks} reports in 4 s`);
+  const since = ofFleet(got.slice(heard));
+  assert.equal(since.at(-1), "m-2 by graftlet-19");
+  assert.deepEqual(
+    since.filter((text) => text.startsWith("m-1")),
+    [],
+  );
+  fleet.change([fakeMachine("m-2", { owner: "graftlet-19" })]);
+  await clock.advance(2_000);
+  assert.deepEqual(ofFleet(got).at(-1), "m-2");
+  assert.deepEqual(ofFleet(listen().got), ["m-2", "m-2 by graftlet-19"], "what is known is sent at once");
+  await stop();
+});
+
+test("computes nothing about the release without a page that may show it", async () => {
+  const fleet = fakeFleet([fakeMachine("m-1")]);
+  const { clock, listen, add, stop } = world(["a"], fleet);
+  const stranger = listen(() => true, false);
+  fleet.change([fakeMachine("m-2")]);
+  add("b");
+  await clock.advance(5_000);
+  assert.equal(fleet.looks(), 0);
+  assert.doesNotMatch(JSON.stringify(stranger.got), /m-1|m-2|graftlet-|"fleet":true/);
+  const viewer = listen();
+  await clock.advance(5_000);
+  assert.ok(viewer.got.some((message) => message.kind === "hello" && message.fleet));
+  assert.deepEqual(ofFleet(viewer.got), ["m-2", "m-2 by graftlet-b"]);
+  assert.deepEqual(ofFleet(stranger.got), []);
+  viewer.end();
+  stranger.end();
+  const looks = fleet.looks();
+  fleet.change([]);
+  await clock.advance(60_000);
+  assert.deepEqual([fleet.looks(), clock.pending], [looks, 0]);
+  await stop();
+});
+
+test("looks at the release again when a node has come", async () => {
+  const fleet = fakeFleet([fakeMachine("m-1")]);
+  const { clock, listen, add, stop } = world(["a"], fleet);
+  const { got } = listen();
+  await clock.advance(5_000);
+  const looks = fleet.looks();
+  add("m-1");
+  await clock.advance(5_000);
+  assert.equal(fleet.looks(), looks + 1);
+  assert.deepEqual(ofFleet(got), ["m-1", "m-1 by graftlet-b"], "what has not changed is not sent again");
   await stop();
 });
 

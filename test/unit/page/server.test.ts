@@ -8,17 +8,18 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { createPage } from "../../../src/page/server.ts";
 import type { ReadGate } from "../../../src/report/reported-node.ts";
-import { fakeNodeWork, fakeReports } from "../../fakes/page.ts";
+import { fakeFleet, fakeMachine, fakeNodeWork, fakeReports } from "../../fakes/page.ts";
 import { settable } from "../server/harness.ts";
 import { testCA } from "../server/pki.ts";
 
 type Gates = Readonly<Record<string, ReadGate | undefined>>;
 
-/** A page on loopback. @param open false to serve it with TLS. */
+/** A page on loopback, of a release with the machine `far` of another replica. @param open false to serve it with TLS. */
 async function served(open: boolean, gates: Gates) {
   const clock = systemClock();
   const names = Object.keys(gates);
-  const reports = fakeReports(names, clock);
+  const fleet = fakeFleet([fakeMachine("far")]);
+  const reports = { ...fakeReports(names, clock), fleet };
   const works = names.map((name) => {
     const gate = gates[name];
     const work = { ...fakeNodeWork({ name, pods: 1 }, clock.now), ...(gate && { gate }) };
@@ -33,6 +34,7 @@ async function served(open: boolean, gates: Gates) {
   return {
     port: page.address()?.port ?? 0,
     looks: () => works.reduce((sum, { looks }) => sum + looks(), 0),
+    fleetLooks: fleet.looks,
     async [Symbol.asyncDispose]() {
       stop.abort();
       await ended;
@@ -94,6 +96,13 @@ test("the feed begins with all nodes, and polling stops when the feed's reader d
   assert.equal(page.looks(), 1);
 });
 
+test("on loopback, the feed has the machines of other replicas", async () => {
+  await using page = await served(true, { a: undefined });
+  const { body } = await ask(plainRequest, { port: page.port, path: "/feed" }, /"kind":"machine"/);
+  assert.match(body.toString(), /"fleet":true/);
+  assert.match(body.toString(), /data: \{"kind":"machine","machine":\{"name":"far","owner":"graftlet-b"/);
+});
+
 async function gate(ca: string, may: (user: string, verb: string, subresource: string) => boolean): Promise<ReadGate> {
   const own = await makeSelfSigned("node", ["127.0.0.1"], Date.now());
   return {
@@ -123,6 +132,18 @@ test("with TLS, each caller sees the nodes that the kubelet API authorizes", asy
   const bob = await tls({ headers: { authorization: "Bearer good" } });
   assert.match(bob.body.toString(), /"nodes":\["all"\]/);
   assert.deepEqual(asked, ["bob get pods", "bob get stats", "bob get log"]);
+});
+
+test("with TLS, no caller sees machines of other replicas, as nothing here can authorize it for them", async () => {
+  const all = await gate((await testCA("cluster")).certificate, () => true);
+  await using page = await served(false, { all });
+  const headers = { authorization: "Bearer good" };
+  const options = { port: page.port, path: "/feed", rejectUnauthorized: false, headers };
+  // Usage is measured again after three seconds: messages about the release would have come by then.
+  const { body } = await ask(tlsRequest, options, /"kind":"usage".*"kind":"usage"/s);
+  assert.match(body.toString(), /"nodes":\["all"\],"fleet":false/);
+  assert.doesNotMatch(body.toString(), /far|graftlet-b/);
+  assert.equal(page.fleetLooks(), 0);
 });
 
 test("with TLS, a token that one node's API server rejects is not reviewed again by its other nodes", async () => {

@@ -30,9 +30,10 @@ async function openPage(): Promise<Open> {
   const responses: ServerResponse[] = [];
   const server: Server = createServer((_request, response) => {
     responses.push(response);
-    serveFeed(response, { feed: { ...feed, name: "feed", run: async () => {} }, maySee: () => true, clock, stopped });
+    serveFeed(response, { feed: { ...feed, name: "feed", run: async () => {} }, viewer, clock, stopped });
   });
   const stopped = never;
+  const viewer = { maySee: () => true, maySeeFleet: false };
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const reader = connect((server.address() as AddressInfo).port, "127.0.0.1");
