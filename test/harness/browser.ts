@@ -43,9 +43,9 @@ export async function look(url: string, options: LookOptions = {}): Promise<Look
   return { page, faults, requests, [Symbol.asyncDispose]: () => (closed ??= browser.close()) };
 }
 
-/** What a page shows of the pods: a row each, as far as they are in sight. */
-export async function podRows(page: Page): Promise<readonly string[]> {
-  const rows = 'document.querySelectorAll(".space .row:not([hidden])")';
+/** What a page shows of the pods, or of other machines: a row each, as far as they are in sight. */
+export async function rowsIn(page: Page, section: "pods" | "machines"): Promise<readonly string[]> {
+  const rows = `document.querySelectorAll("#${section} .space .row:not([hidden])")`;
   return (await page.evaluate(`[...${rows}].map(({ textContent }) => textContent)`)) as readonly string[];
 }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { ProcessReport } from "../../src/process/status-socket.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
 import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
@@ -10,7 +11,7 @@ import { must } from "../harness/processes.ts";
 import { whole } from "../matrix.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace } from "./helm/release.ts";
-import { processesOf, type Replicas, replicasOf, watchReady } from "./helm/replicas.ts";
+import { isRunning, processesOf, type Replicas, replicasOf, watchReady } from "./helm/replicas.ts";
 import { addressOf, server, service } from "./helm/tunnel.ts";
 
 const machines = ["edge-1", "edge-2", "edge-3", "edge-4"];
@@ -22,6 +23,30 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
   let lab: HelmLab;
   let shared: Replicas;
   const explain = () => shared.explain();
+  /** Owners of all machines by their names, as `graftlet status` says in one of the Pods; empty while it does not answer. */
+  const ownersIn = async (pod: string): Promise<ReadonlyMap<string, string>> => {
+    const asked = ["exec", pod, inNamespace, "--", "graftlet", "status", "-o", "json"];
+    const { stdout } = await lab.cluster.kubectl(asked);
+    if (stdout === "") return new Map();
+    const { nodes, fleet } = JSON.parse(stdout) as ProcessReport;
+    assert.equal(fleet?.replica, pod);
+    const own = nodes.map(({ name }) => [name, pod] as const);
+    return new Map([...own, ...fleet.machines.map(({ name, owner = "nobody" }) => [name, owner] as const)]);
+  };
+  /** Waits until `graftlet status` in each Pod shows each machine once, with the owner that its object names. */
+  const untilSeen = () =>
+    lab.cluster.waitFor(
+      "each Pod to show the machines of all others",
+      async () => {
+        const owners = new Map((await shared.list()).map(({ name, replica }) => [name, replica]));
+        for (const { metadata } of (await shared.pods()).filter(isRunning)) {
+          const seen = await ownersIn(metadata.name);
+          if (seen.size !== owners.size || [...owners].some(([name, owner]) => seen.get(name) !== owner)) return false;
+        }
+        return true;
+      },
+      { timeoutMs: 60_000, explain },
+    );
   /** Waits until a pod of the cluster reaches the pod of the tunneled machine through a Service, and that pod a Service of the cluster. */
   const untilReached = async () => {
     const ip = await addressOf(lab.cluster, "shop");
@@ -65,6 +90,17 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
       "--output=name",
     ];
     assert.match(await lab.cluster.mustKubectl(selector), /graftednode/);
+  });
+
+  test("graftlet status in each Pod shows the machines of the others, and who serves them", async () => {
+    await untilSeen();
+    const [first] = await shared.list();
+    assert.ok(first);
+    const { name: own, replica } = first;
+    const text = (await lab.cluster.kubectl(["exec", replica, inNamespace, "--", "graftlet", "status"])).stdout;
+    assert.match(text, new RegExp(`^${own}: ready .*\\n(?:.*\\n)*replicas of the release:\\n`, "m"));
+    assert.match(text, new RegExp(`^  ${replica} \\(this one\\): [12] machines?$`, "m"));
+    assert.equal([...text.matchAll(/^  edge-\d: ready \(served by /gm)].length + text.split(/^edge-/m).length - 1, 4);
   });
 
   test("pods of a tunneled machine are reached through its owner, whichever that is", async () => {
@@ -225,6 +261,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     await lab.cluster.mustKubectl(["delete", "pod", killed, inNamespace, "--grace-period=0", "--force"]);
     await shared.untilShared((owned) => owned.every(({ replica }) => replica !== killed));
     for (const { name, replica } of before) if (replica === killed) await shared.untilAnswers(name);
+    await untilSeen();
     assert.deepEqual(await shared.containers(), running);
     assert.deepEqual(
       (await watch.notReady()).filter((node) => node.includes("Unknown")),

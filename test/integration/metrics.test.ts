@@ -5,7 +5,7 @@ import type { Metadata } from "@grpc/grpc-js";
 import type { Node } from "../../src/objects.ts";
 import { type Agent, nodeReady, startGraftlet } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
-import { forwardedPort, look, podRows, textOf } from "../harness/browser.ts";
+import { forwardedPort, look, rowsIn, textOf } from "../harness/browser.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { startCriProxy } from "../harness/cri-proxy.ts";
 import { askKubelet } from "../harness/kubelet-api.ts";
@@ -351,13 +351,13 @@ describe("metrics, traces and profiles of a node", { timeout: 600_000 }, () => {
     const origin = `http://127.0.0.1:${way.port}`;
     await using looked = await look(`${origin}/`);
     const { page, faults, requests } = looked;
-    const explain = async () => JSON.stringify([await podRows(page), faults]);
+    const explain = async () => JSON.stringify([await rowsIn(page, "pods"), faults]);
     await cluster.waitFor(
       "the pod's usage to be shown",
-      async () => (await podRows(page)).some((row) => row.includes("/probed") && /[KM]iB/.test(row)),
+      async () => (await rowsIn(page, "pods")).some((row) => row.includes("/probed") && /[KM]iB/.test(row)),
       { timeoutMs: 60_000, explain },
     );
-    const rows = await podRows(page);
+    const rows = await rowsIn(page, "pods");
     for (const [name, status] of [
       ["broken", /ErrImagePull|ImagePullBackOff/],
       ["task", /Error/],

@@ -11,7 +11,7 @@ const columns: readonly Column<MachineRow>[] = [
   { title: "Status", by: "status", text: ({ status }) => status },
   { title: "Pods", by: "pods", text: ({ pods }) => known(pods, String) },
   { title: "Address", by: "address", text: ({ address }) => address || "–" },
-  { title: "Why", by: "why", text: ({ why }) => why },
+  { title: "Why", by: "why", text: ({ why }) => why, isLong: true },
 ];
 
 /** Creates the section about the release's replicas and the machines that other replicas serve, or nobody. It is shown with all nodes. */

@@ -6,6 +6,8 @@ export interface Column<R> {
   readonly title: string;
   readonly by: keyof R & string;
   readonly text: (row: R, model: Model) => string;
+  /** True for texts that may be long: they are shown in full when the pointer is over them. */
+  readonly isLong?: boolean;
 }
 
 /** What a table needs of a row. */
@@ -16,7 +18,7 @@ export interface TableRow {
 
 export interface TableOptions<R extends TableRow> {
   readonly title: string;
-  /** Placeholder and label of the field that filters rows by the texts of the columns `filtered`. */
+  /** Placeholder and label of the field that filters rows. */
   readonly filter: { readonly placeholder: string; readonly label: string };
   readonly columns: readonly Column<R>[];
   /** Text of a row in which the words of the filter are searched. */
@@ -120,5 +122,10 @@ function fill<R extends TableRow>(
   if (!row) return;
   element.style.transform = `translateY(${index * rowHeight}px)`;
   element.className = `row${row.bad ? " bad" : ""}${isChosen?.(row, scope) ? " chosen" : ""}`;
-  for (const [at, cell] of [...element.children].entries()) setText(cell, columns[at]?.text(row, model) ?? "");
+  for (const [at, { text, isLong }] of columns.entries()) {
+    const cell = element.children[at];
+    if (!(cell instanceof HTMLElement)) continue;
+    setText(cell, text(row, model));
+    if (isLong) cell.title = cell.textContent;
+  }
 }
