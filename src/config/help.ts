@@ -150,14 +150,15 @@ Usage:
   kubectl exec --namespace NAMESPACE deploy/NAME -- graftlet status
 
 For each node: whether it is ready, and why not; its link; conditions that need attention; its pods; the newest warnings
-and errors of its log. The process answers on a unix socket that only its own user and root may use.
+and errors of its log. With GraftedNodes, also the release's replicas and the machines that other Pods serve. The process
+answers on a unix socket that only its own user and root may use.
 
   -o, --output text|json              text (default), or all of it as JSON
-  --node NAME                         only this node
+  --node NAME                         only this node, or machine of another Pod
   --status-socket FILE                the socket (default: GRAFTLET_STATUS_SOCKET in the environment, or status.sock in --cert-dir)
 
 The flags that the process was started with are accepted; those that do not determine the socket have no
-effect. Exit code 0 means that all nodes are ready.
+effect. Exit code 0 means that all nodes are ready; machines of other Pods count only if --node names one.
 `;
 }
 
