@@ -45,15 +45,25 @@ export function fakeMachine(name: string, more: Partial<MachineReport> = {}): Ma
 export function fakeFleet(machines: readonly MachineReport[]): ObservedFleet & {
   /** Number of reports that were asked for. */
   looks(): number;
+  /** Number of listeners. */
+  listening(): number;
   /** Other machines are there. */
   change(machines: readonly MachineReport[]): void;
 } {
   const changed = createSignal();
-  let looks = 0;
+  let [looks, listening] = [0, 0];
   let now = machines;
   return {
     looks: () => looks,
-    onChange: changed.subscribe,
+    listening: () => listening,
+    onChange(listener) {
+      const forget = changed.subscribe(listener);
+      listening += 1;
+      return () => {
+        forget();
+        listening -= 1;
+      };
+    },
     report(): FleetReport {
       looks += 1;
       const replicas = [

@@ -135,7 +135,7 @@ test("computes nothing about the release without a page that may show it", async
   const looks = fleet.looks();
   fleet.change([]);
   await clock.advance(60_000);
-  assert.deepEqual([fleet.looks(), clock.pending], [looks, 0]);
+  assert.deepEqual([fleet.looks(), fleet.listening(), clock.pending], [looks, 0, 0]);
   await stop();
 });
 
