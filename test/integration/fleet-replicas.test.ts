@@ -7,7 +7,7 @@ import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { must } from "../harness/processes.ts";
+import { must, run } from "../harness/processes.ts";
 import { whole } from "../matrix.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace } from "./helm/release.ts";
@@ -59,7 +59,12 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
   before(async () => {
     lab = await startHelmLab("fleet-replicas", { say: (line) => console.error(line) });
     shared = replicasOf(lab, machines);
-    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}", `--set=replicas=${replicas}`];
+    const values = [
+      "--set=fleet.enabled=true",
+      "--set=fleet.nodeNames={edge-*}",
+      `--set=replicas=${replicas}`,
+      "--set=pagePort=4194",
+    ];
     await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values]);
   });
   after(async () => lab?.[Symbol.asyncDispose]());
@@ -101,6 +106,22 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     assert.match(text, new RegExp(`^${own}: ready .*\\n(?:.*\\n)*replicas of the release:\\n`, "m"));
     assert.match(text, new RegExp(`^  ${replica} \\(this one\\): [12] machines?$`, "m"));
     assert.equal([...text.matchAll(/^  edge-\d: ready \(served by /gm)].length + text.split(/^edge-/m).length - 1, 4);
+  });
+
+  test("the page of each Pod lists the machines of the others", async () => {
+    const owned = await shared.list();
+    for (const pod of (await shared.pods()).filter(isRunning)) {
+      const [pid] = processesOf(pod);
+      const curl = [lab.cluster.tools.path("curl"), "--silent", "--max-time", "3", "http://127.0.0.1:4194/feed"];
+      // The feed does not end: curl does, with an error.
+      const { stdout } = await run(["nsenter", `--target=${pid}`, "--net", ...curl]);
+      for (const { name, replica } of owned) {
+        const isOther = stdout.includes(
+          `{"kind":"machine","machine":{"name":"${name}","owner":"${replica}","ready":true,`,
+        );
+        assert.equal(isOther, replica !== pod.metadata.name, `${name} in ${pod.metadata.name}: ${stdout}`);
+      }
+    }
   });
 
   test("pods of a tunneled machine are reached through its owner, whichever that is", async () => {
