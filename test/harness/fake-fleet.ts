@@ -31,15 +31,26 @@ export async function startFakeFleet(
   name: string,
   env: Readonly<Record<string, string>> = {},
 ): Promise<Agent> {
+  return startOnlyReplica(cluster, { name, env, inMemory: true });
+}
+
+/** Starts graftlet in the same way, with the machines that its objects name. */
+export async function startFleet(
+  cluster: Cluster,
+  name: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Agent> {
+  return startOnlyReplica(cluster, { name, env, inMemory: false });
+}
+
+async function startOnlyReplica(
+  cluster: Cluster,
+  own: Pick<ReplicaOptions, "name" | "env" | "inMemory">,
+): Promise<Agent> {
   const objects = await installed(cluster);
   const { spawnAtAgent } = cluster;
-  return startFakeReplica(cluster, objects, {
-    name,
-    pod: `${fleetRelease.account}-1`,
-    address: agentAddresses.agent,
-    spawnAtAgent,
-    env,
-  });
+  const pod = `${fleetRelease.account}-1`;
+  return startReplica(cluster, objects, { ...own, pod, address: agentAddresses.agent, spawnAtAgent });
 }
 
 /** Starts several such processes, each on a machine of its own, which share the objects. @param env of each, by its index from 1. */
@@ -57,8 +68,8 @@ export async function startFakeReplicas(
     const pod = `${fleetRelease.account}-${index}`;
     const spawnAtAgent: Cluster["spawnAtAgent"] = (command, options = {}) =>
       start(argv(command, options.cwd), { ...options, cwd: "/" });
-    const own = { name: `replica-${index}`, pod, address, spawnAtAgent, env: env(index) };
-    replicas.push({ pod, agent: stack.use(await startFakeReplica(cluster, objects, own)) });
+    const own = { name: `replica-${index}`, pod, address, spawnAtAgent, env: env(index), inMemory: true };
+    replicas.push({ pod, agent: stack.use(await startReplica(cluster, objects, own)) });
   }
   const all = stack.move();
   return { replicas, [Symbol.asyncDispose]: () => all.disposeAsync() };
@@ -70,18 +81,20 @@ export interface FakeReplica {
   readonly agent: Agent;
 }
 
-interface FakeReplicaOptions extends Pick<Cluster, "spawnAtAgent"> {
+interface ReplicaOptions extends Pick<Cluster, "spawnAtAgent"> {
   /** Of its log. */
   readonly name: string;
   readonly pod: string;
   readonly address: string;
   readonly env: Readonly<Record<string, string>>;
+  /** Whether the machines are in memory. */
+  readonly inMemory: boolean;
 }
 
-async function startFakeReplica(
+async function startReplica(
   cluster: Cluster,
   objects: readonly Rendered[],
-  { name, pod, address, env, ...machine }: FakeReplicaOptions,
+  { name, pod, address, env, inMemory, ...machine }: ReplicaOptions,
 ): Promise<Agent> {
   const { layout } = cluster;
   const configuration = ofKind<V1ConfigMap>(objects, "ConfigMap").find(({ data }) => data?.["nodes.yaml"])?.data;
@@ -94,8 +107,9 @@ async function startFakeReplica(
     machine.spawnAtAgent(["sh", "-ec", script, "sh", ...argv], options);
   const flags = [`--nodes=${file}`, `--cert-dir=${join(layout.dir, `${name}-pki`)}`];
   const server = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: String(addresses.apiServerPort) };
-  const program = "test/harness/fake-nodes-entry.ts";
-  return startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, FAKE_SSH: "1", ...env }, program);
+  const started = (more: typeof env, program?: string) =>
+    startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, ...more, ...env }, program);
+  return inMemory ? started({ FAKE_SSH: "1" }, "test/harness/fake-nodes-entry.ts") : started({});
 }
 
 /** Creates a pool whose template is all that machines in memory need, with the Secret of their login. */
@@ -141,7 +155,7 @@ async function installed(cluster: Cluster): Promise<readonly Rendered[]> {
 async function createPod(
   cluster: Cluster,
   objects: readonly Rendered[],
-  { pod: podName, address }: Pick<FakeReplicaOptions, "pod" | "address">,
+  { pod: podName, address }: Pick<ReplicaOptions, "pod" | "address">,
 ): Promise<void> {
   const { namespace } = fleetRelease;
   const [deployment] = ofKind<V1Deployment>(objects, "Deployment");
