@@ -5,10 +5,11 @@ import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
 import type { Node, Pod, Secret } from "../../src/objects.ts";
 import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
-import { type HelmLab, loginSecret, release, startHelmLab } from "../harness/helm-lab.ts";
+import { type HelmLab, loginSecret, podSecurity, release, startHelmLab } from "../harness/helm-lab.ts";
 import { doctorKnows } from "./helm/doctor.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { checkMetrics, metricsPort } from "./helm/objects-metrics.ts";
+import { followReadmeWithObject } from "./helm/readme.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
 import { rollOut } from "./helm/roll-out.ts";
 
@@ -44,13 +45,19 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
   const helmTest = () => lab.helm(["test", release.name, inNamespace, "--logs", "--timeout=120s"]);
 
   before(async () => {
-    lab = await startHelmLab("fleet", { say: (line) => console.error(line) });
+    lab = await startHelmLab("fleet", { bare: true, say: (line) => console.error(line) });
     ({ log } = releaseOf(lab));
-    const measured = `--set=monitoring.metricsPort=${metricsPort}`;
-    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}", measured];
-    await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values]);
   });
   after(async () => lab?.[Symbol.asyncDispose]());
+
+  test("the README's commands for an object, with this checkout's chart, give a node whose pods are reachable", async () => {
+    const { network, kubeletConfiguration, ssh } = machine("edge-1").spec;
+    const particulars = { network, kubeletConfiguration, ssh: { port: ssh.port } };
+    await followReadmeWithObject({ lab, chart, explain }, particulars, { monitoring: { metricsPort } });
+    await lab.cluster.mustKubectl(["delete", "pod", "hello", "--grace-period=1", "--timeout=60s"]);
+    // From here on it takes no pods with privileges.
+    await lab.cluster.mustKubectl(["label", "namespace", namespace, `${podSecurity}=restricted`]);
+  });
 
   test("a GraftedNode becomes a Node that runs pods, with kubectl logs and exec", async () => {
     await lab.cluster.apply(machine("edge-1"));

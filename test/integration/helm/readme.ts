@@ -7,8 +7,7 @@ import { helmArgv } from "../../harness/helm.ts";
 import { type HelmLab, release } from "../../harness/helm-lab.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
 import { run } from "../../harness/processes.ts";
-
-const project = join(import.meta.dirname, "..", "..", "..");
+import { type Block, blocksOf, root, yamlIsFor } from "../../unit/documents/pages.ts";
 
 /** What the README calls the machine and the chart. */
 const names = { machine: "edge-1.example", chart: "oci://ghcr.io/graftlet/charts/graftlet" };
@@ -19,16 +18,18 @@ interface Step {
   readonly prints: string;
 }
 
-/** The README's first blocks of commands, word for word: what is done for a pod on the machine, and how it is looked at. */
-export function firstBlocks(): { readonly done: readonly Step[]; readonly looked: readonly Step[] } {
-  const blocks = [...readFileSync(join(project, "README.md"), "utf8").matchAll(/^```console\n(.*?)^```$/gms)];
-  const [done = [], looked = []] = blocks.map(([, block = ""]) => stepsOf(block));
-  return { done, looked };
+/** The README's blocks of commands that say that they are run word for word: what is done for a pod on the machine, how it is looked at, and
+ *  what is done with an object in place of values. */
+export function firstBlocks(): Readonly<Record<"done" | "looked" | "withObject", readonly Step[]>> {
+  const blocks = blocksOf("README.md").filter(({ mark }) => mark.includes("word for word"));
+  assert.equal(blocks.length, 3);
+  const [done = [], looked = [], withObject = []] = blocks.map(stepsOf);
+  return { done, looked, withObject };
 }
 
-function stepsOf(block: string): readonly Step[] {
+function stepsOf({ text }: Block): readonly Step[] {
   const steps: { command: string; prints: string }[] = [];
-  for (const line of block.split("\n").slice(0, -1)) {
+  for (const line of text.split("\n").slice(0, -1)) {
     const step = steps.at(-1);
     if (line.startsWith("$ ")) steps.push({ command: line.slice(2), prints: "" });
     else if (step && isOpen(step.command)) step.command += `\n${line}`;
@@ -56,26 +57,55 @@ export interface Reader {
 /** Does what the README's first blocks say. Filled in are the machine's address, the chart and, as values beside those of the
  *  README, how the machine is no real one. */
 export async function followReadme(reader: Reader): Promise<void> {
+  const { done, looked } = firstBlocks();
+  const { nodes } = parse(readFileSync(reader.lab.values, "utf8")) as { readonly nodes: readonly object[] };
+  // The README names the node by its key, and a list would be replaced.
+  await followAll([...done, ...looked], reader, { values: { nodes: { [release.node]: nodes[0] } } });
+}
+
+/** Does what the README says for an object in place of values, with the pod of its first block. @param machine fields of
+ *  the object's spec that say how it is no real one. @param values beside those of the README. */
+export async function followReadmeWithObject(reader: Reader, machine: object, values: object): Promise<void> {
+  const { done, looked, withObject } = firstBlocks();
+  const [, pod] = done;
+  assert.ok(pod);
+  await followAll([...withObject, pod, ...looked], reader, { values, patch: { spec: machine } });
+}
+
+/** What the README does not say, because it is not so for a real machine. */
+interface Particulars {
+  readonly values: object;
+  /** What is added to objects that are applied. */
+  readonly patch?: object;
+}
+
+async function followAll(steps: readonly Step[], reader: Reader, particulars: Particulars): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-readme-"));
   try {
-    fill(folder, reader);
-    const { done, looked } = firstBlocks();
-    for (const step of [...done, ...looked]) await follow(step, folder, reader);
+    fill(folder, reader, particulars);
+    for (const step of steps) await follow(step, folder, reader);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** Gives a folder what the README takes for granted. */
-function fill(folder: string, { lab: { cluster, edge, values, program }, released = false }: Reader): void {
-  const write = (name: string, text: string, mode: number) => writeFileSync(join(folder, name), text, { mode });
+/** Gives a folder what the README takes for granted, and the object that it shows. */
+function fill(folder: string, { lab, released = false }: Reader, { values, patch = {} }: Particulars): void {
+  const { cluster, edge, program } = lab;
+  const write = (name: string, text: string, mode = 0o644) => writeFileSync(join(folder, name), text, { mode });
   write("edge-1", edge.login["ssh-privatekey"], 0o600);
-  write("known_hosts", edge.login.known_hosts, 0o644);
-  const kubectl = [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`];
-  write("kubectl", script(networkArgv(cluster.layout, kubectl)), 0o755);
-  const { nodes } = parse(readFileSync(values, "utf8")) as { readonly nodes: readonly object[] };
-  // The README names the node by its key, and a list would be replaced.
-  write("values.yaml", stringify({ nodes: { [release.node]: nodes[0] } }), 0o644);
+  write("known_hosts", edge.login.known_hosts);
+  const object = blocksOf("README.md").find((block) => yamlIsFor(block) === "GraftedNode")?.text ?? "";
+  write("edge-1.yaml", object.replaceAll(names.machine, String(edge.ssh["host"])));
+  write("patch.json", JSON.stringify(patch));
+  const kubectl = networkArgv(cluster.layout, [
+    cluster.tools.path("kubectl"),
+    `--kubeconfig=${cluster.adminKubeconfig}`,
+  ]);
+  const patched = `patch --local --type=merge --patch-file=${join(folder, "patch.json")} --output=yaml`;
+  const applying = `[ "$1" != apply ] || { ${quoted(kubectl)} ${patched} "\${@:2}" | ${quoted(kubectl)} apply -f -; exit; }`;
+  write("kubectl", script(kubectl, `set -o pipefail; ${applying}`), 0o755);
+  write("values.yaml", stringify(values));
   const more = `--values ${join(folder, "values.yaml")}${released ? " --plain-http" : ""}`;
   const withMore = `[ "$1" != install ] || set -- "$@" ${more}`;
   write("helm", script(helmArgv(cluster, program, []), withMore), 0o755);
@@ -93,10 +123,14 @@ async function follow({ command, prints }: Step, folder: string, { lab, chart, r
 /** The command that runs others in a folder, and sees nothing of this checkout: an empty folder lies over it. */
 function unseen(folder: string, commands: string): string[] {
   const hide = 'mount -t tmpfs none "$1"; cd "$2"; exec bash -c "$3"';
-  return ["unshare", "--mount", "--propagation=private", "sh", "-ec", hide, "sh", project, folder, commands];
+  return ["unshare", "--mount", "--propagation=private", "sh", "-ec", hide, "sh", root, folder, commands];
 }
 
 /** A program that runs another with its own arguments behind. @param before what the shell does first. */
 function script(argv: readonly string[], before = ":"): string {
-  return `#!/bin/bash\n${before}\nexec ${argv.map((arg) => `'${arg}'`).join(" ")} "$@"\n`;
+  return `#!/bin/bash\n${before}\nexec ${quoted(argv)} "$@"\n`;
+}
+
+function quoted(argv: readonly string[]): string {
+  return argv.map((arg) => `'${arg}'`).join(" ");
 }

@@ -1,7 +1,7 @@
 // What the marks of a document's commands promise, such as _Run by test/….test.ts._, and the words that such a test must have.
 import { existsSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
-import { blocksOf, root, textOf } from "./pages.ts";
+import { type Block, blocksOf, root, textOf } from "./pages.ts";
 
 /** Programs that only show or carry something in a block. */
 const aside = new Set(["cat", "cd", "cut", "echo", "export", "grep"]);
@@ -60,8 +60,8 @@ export function testsIn(mark: string): readonly string[] {
   return [...mark.matchAll(/test\/[\w/-]+\.test\.ts/g)].map(([path]) => path);
 }
 
-/** What a test consists of, but for comments: its own text, that of each file of test/ that it takes in, and the README's first block
- *  where one of them reads that. @param path from the project's folder */
+/** What a test consists of, but for comments: its own text, that of each file of test/ that it takes in, and the README's blocks that it runs
+ *  word for word. @param path from the project's folder */
 export function textOfTest(path: string): string {
   const seen = new Map<string, string>();
   const waiting = [path];
@@ -72,9 +72,14 @@ export function textOfTest(path: string): string {
     for (const [, from = ""] of text.matchAll(/ from "(\.[^"]+)"/g)) waiting.push(normalize(join(dirname(next), from)));
   }
   const all = [...seen.values()].join("\n");
-  return all.includes('"README.md")')
-    ? all + (blocksOf("README.md").find(({ language }) => language === "console")?.text ?? "")
-    : all;
+  if (!all.includes('blocksOf("README.md")')) return all;
+  const isRun = ({ mark }: Block) => mark.includes("word for word") && testsIn(mark).includes(path);
+  return [
+    all,
+    ...blocksOf("README.md")
+      .filter(isRun)
+      .map(({ text }) => text),
+  ].join("\n");
 }
 
 /** Whether a text has a word as arguments have it: behind a quote, a blank, a slash, a dot or a dollar, and whole. */
