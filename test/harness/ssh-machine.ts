@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { connect, createServer, type Socket } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import ssh2, { type AuthContext, type Connection, type ParsedKey, type ServerChannel } from "ssh2";
 
@@ -90,6 +90,19 @@ function serve(connection: Connection, holder: number, onCommand: () => void): v
     session.on("exec", (take, _reject, { command }) => run(take(), ["/bin/sh", "-c", command]));
     session.on("subsystem", (take, refuse, { name }) => (name === "sftp" ? run(take(), [sftpServer]) : refuse()));
   });
+  const listeners = new Map<string, Server>();
+  connection.on("request", (accept, reject, name: string, info: object) => {
+    if (!("socketPath" in info)) return reject?.();
+    const socketPath = String(info.socketPath);
+    listeners.get(socketPath)?.close();
+    if (name !== "streamlocal-forward@openssh.com") return accept?.();
+    const listener = listenFor(connection, socketPath, `/proc/${holder}/root${socketPath}`);
+    listeners.set(socketPath, listener);
+    listener.once("listening", () => accept?.()).on("error", () => reject?.());
+  });
+  connection.once("close", () => {
+    for (const listener of listeners.values()) listener.close();
+  });
   connection.on("tcpip", (accept, reject, { destIP, destPort }) =>
     forward(connect(destPort, destIP), accept, () => reject()),
   );
@@ -116,6 +129,21 @@ function runCommand(channel: ServerChannel, argv: readonly string[]): void {
     child.stdout.destroy();
     child.stderr.destroy();
   });
+}
+
+/** Listens on a socket of the machine, and passes its connections on to the client. @param path of the socket as this process sees it. */
+function listenFor(connection: Connection, socketPath: string, path: string): Server {
+  const listener = createServer((socket) => {
+    socket.on("error", () => undefined);
+    connection.openssh_forwardOutStreamLocal(socketPath, (error, channel) => {
+      if (error) return void socket.destroy();
+      channel.on("error", () => socket.destroy());
+      channel.once("close", () => socket.destroy());
+      socket.once("close", () => channel.close());
+      socket.pipe(channel).pipe(socket);
+    });
+  });
+  return listener.listen(path);
 }
 
 function forward(socket: Socket, accept: () => Duplex, reject: () => void): void {
