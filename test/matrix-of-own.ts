@@ -14,7 +14,7 @@ const more = {
   "fleet-faults": 330,
   "fleet-many": 120,
   "fleet-replicas": 330,
-  "fleet-ssh": 90,
+  "fleet-ssh": 110,
   "helm-admission": 45,
   "helm-first": 120,
   "helm-monitoring": 100,
