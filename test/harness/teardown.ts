@@ -9,6 +9,7 @@ import {
   type ProcessEntry,
   type ProcessId,
   signalProcess,
+  textOf,
 } from "./processes.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
 import { forgetClustersFolder, type Layout, readState } from "./state.ts";
@@ -35,7 +36,8 @@ export async function tearDown(layout: Layout): Promise<void> {
   forgetClustersFolder();
 }
 
-/** All processes of a cluster: those in its network namespaces (its own, its agent's and its pods') and their descendants. */
+/** All processes of a cluster: those in its network namespaces (its own, its agent's and its pods'), those in its cgroup, and their
+ *  descendants. Not every runtime says where it keeps the namespaces of pods. */
 export function clusterProcesses(layout: Layout, holder: ProcessId | undefined): ProcessEntry[] {
   const own = inodeOf(layout.netns);
   const spaces = new Set([own, inodeOf(layout.agentNetns)].filter((inode) => inode !== undefined));
@@ -44,7 +46,9 @@ export function clusterProcesses(layout: Layout, holder: ProcessId | undefined):
   const insider = holder && isAlive(holder) ? holder : all.find((entry) => entry.netns === own && own !== undefined);
   for (const inode of insider ? podNetns(layout, insider) : []) spaces.add(inode);
   const ours = new Set(
-    all.filter((entry) => entry.netns !== undefined && spaces.has(entry.netns)).map((entry) => entry.pid),
+    all
+      .filter(({ netns, pid }) => (netns !== undefined && spaces.has(netns)) || isInCgroup(layout, pid))
+      .map((entry) => entry.pid),
   );
   for (let grew = true; grew; ) {
     grew = false;
@@ -56,6 +60,10 @@ export function clusterProcesses(layout: Layout, holder: ProcessId | undefined):
   }
   ours.delete(process.pid);
   return all.filter((entry) => ours.has(entry.pid));
+}
+
+function isInCgroup({ cgroup }: Layout, pid: number): boolean {
+  return new RegExp(`:${cgroup}(/|$)`, "m").test(textOf(`/proc/${pid}/cgroup`));
 }
 
 async function killAll(layout: Layout, holder: ProcessId | undefined, daemons: readonly ProcessId[]): Promise<void> {
