@@ -16,13 +16,24 @@ import { type Kubectl, kubectlOf } from "./kubectl.ts";
 import { writeNodeKubeconfig } from "./kubeconfig.ts";
 import { guestRoot, hasGuest } from "../machines/guest-way.ts";
 import { machineOf, targetArgv } from "../machines/enter.ts";
+import { machineUnderTest } from "../machines/systems.ts";
 import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, must, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
 import { prepared } from "./prepared.ts";
 import { isGuest } from "../matrix.ts";
-import { isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
-import { disown, type GuestSizes, guestSizes, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
+import { isMachine, isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
+import {
+  disown,
+  type GuestSizes,
+  guestSizes,
+  isHeld,
+  layoutOf,
+  type Layout,
+  type MachineSystem,
+  readState,
+  takeLease,
+} from "./state.ts";
 import { tearDown } from "./teardown.ts";
 import { findTools, type Tools } from "./tools.ts";
 import { waitFor, type WaitOptions, type Polled } from "./wait.ts";
@@ -44,6 +55,8 @@ export interface ClusterOptions {
   readonly guest?: Partial<GuestSizes>;
   /** A group of users of which the API server writes down what they ask, into `auditLog`: `system:nodes` … */
   readonly audited?: string;
+  /** The system of a target with a systemd, and its SSH server; those under test unless given. */
+  readonly machine?: MachineSystem;
   /** The programs and images that it is brought up with; all that tests use unless given. */
   readonly kit?: Kit;
   /** Progress in sentences; nobody hears them unless given. */
@@ -140,6 +153,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     docker,
     privatePassword: randomBytes(9).toString("base64url"),
     ...(isGuest(provider) && { guestSizes: { ...guestSizes, ...options.guest } }),
+    ...(isMachine(provider) && { machineSystem: options.machine ?? machineUnderTest() }),
   });
   const keeper = await startKeeper(layout);
   try {

@@ -4,7 +4,9 @@ import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import { containerdConfigs } from "./containerd-config.ts";
 import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { registryAddress } from "./registry.ts";
-import { type Layout, readState } from "./state.ts";
+import type { ContainerdVersion } from "./containerd-version.ts";
+import { type ClusterState, type Layout, readState } from "./state.ts";
+import { systems } from "../machines/systems.ts";
 import type { Tools } from "./tools.ts";
 
 /** Writes the configuration of containerd and CNI below the cluster's folder. @param driver who makes containers' cgroups. */
@@ -13,7 +15,7 @@ export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): voi
   if (!state) throw new Error(`the state of cluster ${layout.name} is gone`);
   for (const part of ["", "certs.d", "cni", "root", "state"])
     mkdirSync(join(layout.containerd, part), { recursive: true });
-  writeFileSync(configFile(layout), containerdConfigs[state.containerd](layout, driver));
+  writeFileSync(configFile(layout), containerdConfigs[configVersion(state)](layout, driver));
   writeFileSync(join(layout.containerd, "cni", "10-bridge.conflist"), JSON.stringify(cniNetwork(layout), undefined, 2));
   const ownRegistry = `http://${registryAddress(layout)}:${addresses.registryPort}`;
   for (const host of ["registry.k8s.io", "docker.io", "ghcr.io"]) writeMirror(layout, host, ownRegistry);
@@ -22,6 +24,11 @@ export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): voi
     `${privateRegistryHost}:${addresses.privateRegistryPort}`,
     `http://${privateRegistryHost}:${addresses.privateRegistryPort}`,
   );
+}
+
+/** The version whose configuration the containerd reads: of a machine with a system of its own that system's. */
+function configVersion({ containerd, machineSystem }: ClusterState): ContainerdVersion {
+  return machineSystem ? systems[machineSystem.system].containerdConfig : containerd;
 }
 
 /** The command line of the cluster's containerd. It looks for its shim and for runc on PATH. */

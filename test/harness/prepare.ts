@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
 import { guestImage } from "../machines/guest-image.ts";
 import { savedState } from "../machines/guest-state.ts";
-import { debianRoot } from "../machines/root.ts";
+import { systemRoot } from "../machines/root.ts";
+import { machineUnderTest } from "../machines/systems.ts";
 import { testKit } from "../cluster/tools/kits.ts";
 import { startCluster } from "./cluster.ts";
 import { keepFirstStore } from "./first-store.ts";
@@ -26,7 +27,7 @@ const tools = {
   "2.4": await findToolFolders(say, "2.4", testKit),
 };
 const images = await buildImages(toolsIn(tools["1.6"]), say);
-if (wanted.includes("machines")) await debianRoot(say);
+if (wanted.includes("machines")) await systemRoot(machineUnderTest().system, say);
 if (wanted.includes("guests")) await savedState(await guestImage(say), { sizes: guestSizes, store: images }, say);
 const store = wanted.includes("store") ? join(folder, "store") : undefined;
 if (store !== undefined) await makeStore(store);

@@ -82,7 +82,12 @@ export function isRemote(provider: ProviderName): boolean {
 
 /** Whether the target is a machine with a systemd of its own. */
 export function hasSystemd(provider: ProviderName): boolean {
-  return provider.endsWith("-systemd") || isGuest(provider);
+  return isMachine(provider) || isGuest(provider);
+}
+
+/** Whether that machine runs on this machine's kernel. */
+export function isMachine(provider: ProviderName): boolean {
+  return provider.endsWith("-systemd");
 }
 
 /** The provider that the tests are run with: `GRAFTLET_TEST_PROVIDER`, `cri` unless given. Throws when there is none of the name. */

@@ -7,6 +7,7 @@ import type { Address, Host } from "../../src/seams/host.ts";
 import { waitFor } from "./wait.ts";
 import { targetArgv } from "../machines/enter.ts";
 import { startMachine } from "../machines/machine.ts";
+import { machineUnderTest } from "../machines/systems.ts";
 import { buildImages } from "../cluster/images/build.ts";
 import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { agentAddresses } from "./agent-machine.ts";
@@ -19,7 +20,7 @@ import { addresses, createNetwork, networkArgv, startHolder } from "./namespaces
 import { must, type ProcessId, start } from "./processes.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
 import { isGuest } from "../matrix.ts";
-import { hasSystemd, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
+import { hasSystemd, isMachine, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
 import {
   type GuestSizes,
@@ -81,7 +82,8 @@ export async function startRuntimeRig(
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
   const sizes = isGuest(provider) ? { guestSizes: { ...guestSizes, ...guest } } : {};
-  if (!takeLease(layout, { nodeName: name, provider, containerd, docker, privatePassword, ...sizes }))
+  const system = isMachine(provider) ? { machineSystem: machineUnderTest() } : {};
+  if (!takeLease(layout, { nodeName: name, provider, containerd, docker, privatePassword, ...sizes, ...system }))
     throw new Error(`the rig ${name} is being started by another process`);
   const keeper = await startKeeper(layout);
   let released = false;

@@ -19,6 +19,24 @@ export async function makeKey(file: string): Promise<void> {
   await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "graftlet-test", "-f", file]);
 }
 
+/** The command of a dropbear in sshd's place, with the same address and host key. @see https://manpages.debian.org/dropbear-bin/dropbear.8 */
+export function dropbearCommand(layout: Layout): string {
+  const { target, sshPort } = agentAddresses;
+  return `/usr/sbin/dropbear -F -E -p ${target}:${sshPort} -r ${dropbearKeyFile(layout)}`;
+}
+
+/** Writes what such a dropbear finds at the paths that it knows. @param above the folder that is above / of the machine. */
+export async function writeDropbearFiles(layout: Layout, above: string): Promise<void> {
+  await must(["dropbearconvert", "openssh", "dropbear", hostKeyFile(layout), dropbearKeyFile(layout)]);
+  mkdirSync(join(above, "root"), { recursive: true, mode: 0o700 });
+  mkdirSync(join(above, "root/.ssh"), { mode: 0o700 });
+  writeFileSync(join(above, "root/.ssh/authorized_keys"), readFileSync(authorizedKeys(layout)), { mode: 0o600 });
+}
+
+function dropbearKeyFile(layout: Layout): string {
+  return join(layout.ssh, "host.dropbear");
+}
+
 /** The key by which the target is known. */
 export function hostKeyFile(layout: Layout): string {
   return join(layout.ssh, "host");
@@ -97,7 +115,7 @@ export function sshdConnections(layout: Layout): number {
 export function sshdProcesses(layout: Layout): ProcessId[] {
   const netns = inodeOf(layout.netns);
   return listProcesses().filter(
-    (entry) => entry.netns === netns && /^sshd(-session|-auth)?$/.test(programOf(entry.pid) ?? ""),
+    (entry) => entry.netns === netns && /^(sshd(-session|-auth)?|dropbear)$/.test(programOf(entry.pid) ?? ""),
   );
 }
 

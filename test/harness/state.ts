@@ -4,6 +4,7 @@ import type { ContainerdVersion } from "./containerd-version.ts";
 import type { DockerVersion } from "./docker-version.ts";
 import { identify, isAlive, type ProcessId } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
+import type { SshServer, SystemName } from "../machines/systems.ts";
 
 /** What a target with a kernel of its own is given. */
 export interface GuestSizes {
@@ -24,6 +25,12 @@ export interface GuestSizes {
 /** Those of a guest that a test asks nothing special of. */
 export const guestSizes: GuestSizes = { cpus: 2, numa: 2, memoryMiB: 2048, swapMiB: 512, disksMiB: [] };
 
+/** What a machine with a systemd is made of. */
+export interface MachineSystem {
+  readonly system: SystemName;
+  readonly sshServer: SshServer;
+}
+
 /** What must be known to find a cluster again, also after a crash. Everything else follows from its name. */
 export interface ClusterState {
   readonly name: string;
@@ -34,6 +41,8 @@ export interface ClusterState {
   readonly containerd: ContainerdVersion;
   /** Of what version its Docker Engine is, where it has one. */
   readonly docker: DockerVersion;
+  /** Of what system its target is, where that is a machine with a systemd on this machine's kernel, and which SSH server it has. */
+  readonly machineSystem?: MachineSystem;
   /** The process whose end is the cluster's end; absent for a cluster that stays until `down`. */
   readonly owner?: ProcessId;
   /** The process that keeps the mount namespace. */
@@ -153,7 +162,7 @@ export function isHeld(layout: Layout): boolean {
 /** What is settled before anything of a cluster is made. */
 export type FirstState = Pick<
   ClusterState,
-  "nodeName" | "provider" | "containerd" | "docker" | "privatePassword" | "guestSizes"
+  "nodeName" | "provider" | "containerd" | "docker" | "privatePassword" | "guestSizes" | "machineSystem"
 >;
 
 /**

@@ -11,15 +11,17 @@ import {
 } from "../harness/namespaces.ts";
 import { identify, isAlive, must, type ProcessId, run, startDaemon } from "../harness/processes.ts";
 import { type Layout, readState, writeState } from "../harness/state.ts";
+import { writeDropbearFiles } from "../harness/sshd.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { machineArgv } from "./enter.ts";
-import { debianRoot } from "./root.ts";
-import { writeUnits } from "./units.ts";
+import { systemRoot } from "./root.ts";
+import { systemOf, writeUnits } from "./units.ts";
 
-/** Makes a machine's disk, a layer of its own above the shared Debian, with its names and the units of its runtime and its sshd. */
+/** Makes a machine's disk, a layer of its own above its shared system, with its names and the units of its runtime and its sshd. */
 export async function createDisk(layout: Layout, say: (line: string) => void): Promise<void> {
   const { folder, upper } = disk(layout);
-  const root = await debianRoot(say);
+  const { system, sshServer } = systemOf(layout);
+  const root = await systemRoot(system, say);
   const hostname = readState(layout)?.nodeName ?? layout.name;
   for (const part of ["upper/etc", "work", "root"]) mkdirSync(join(folder, part), { recursive: true });
   writeFileSync(join(folder, "lower"), root);
@@ -31,6 +33,7 @@ export async function createDisk(layout: Layout, say: (line: string) => void): P
   };
   for (const [name, content] of Object.entries(files)) writeFileSync(join(upper, "etc", name), content);
   writeUnits(layout, upper);
+  if (sshServer === "dropbear") await writeDropbearFiles(layout, upper);
 }
 
 /** Boots the machine: systemd is process 1 of namespaces of its own, in the cluster's network, with the cluster's folder at the same

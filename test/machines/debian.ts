@@ -67,7 +67,11 @@ export async function installDebian({ suite, packages, without, before = [] }: D
   const argv = ["mmdebstrap", "--variant=minbase", "--mode=root", `--include=${packages.join(",")}`];
   const excluded = without.map((path) => `--dpkgopt=path-exclude=${path}`);
   const hooks = before.map((command) => `--essential-hook=${command}`);
-  await must([...argv, ...excluded, ...hooks, suite, folder, ...(await sourcesOf(suite))], { timeoutMs: 900_000 });
+  // What is never released has no promise of how long its list of packages holds.
+  const unreleased = suite === "unstable" ? ['--aptopt=Acquire::Check-Valid-Until "false"'] : [];
+  await must([...argv, ...excluded, ...unreleased, ...hooks, suite, folder, ...(await sourcesOf(suite))], {
+    timeoutMs: 900_000,
+  });
 }
 
 /** Sources of a suite as this machine's own apt has them: that is where packages come from here. None where it has none of them,
@@ -83,7 +87,10 @@ async function sourcesOf(suite: string): Promise<string[]> {
     "Origin: Debian",
   ]);
   const lines = stdout.split("\n").filter((line) => new RegExp(` ${suite}(-updates|-security)? main$`).test(line));
-  return [...new Set(lines)];
+  if (lines.length > 0) return [...new Set(lines)];
+  // Another release is where this machine's own is.
+  const own = /^deb (\S+) [a-z]+ main$/m.exec(stdout)?.[1];
+  return own === undefined ? [] : [`deb ${own} ${suite} main`];
 }
 
 /** Keeps systemd from starting units, whoever asks for them. @param root the folder that is / there. */

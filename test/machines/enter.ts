@@ -11,9 +11,9 @@ export function machineOf(layout: Layout): ProcessId | undefined {
 /** The command that runs `argv` on a machine, in all its namespaces. Its process is the parent of the one there, which is killed
  *  when the parent ends. */
 export function machineArgv(machine: ProcessId, argv: readonly string[], cwd = "/"): string[] {
-  const spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"];
+  const spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", `--wdns=${cwd}`];
   const dying = ["setpriv", "--pdeathsig=KILL"];
-  return ["nsenter", `--target=${machine.pid}`, ...spaces, ...dying, "env", `--chdir=${cwd}`, ...argv];
+  return ["nsenter", `--target=${machine.pid}`, ...spaces, ...dying, ...argv];
 }
 
 /** The command that runs `argv` on the target: in its guest or on its machine with a systemd where it has one, else beside the

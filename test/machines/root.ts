@@ -1,16 +1,8 @@
 import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { cached, installDebian, maskUnits, unread } from "./debian.ts";
-
-/** Ingredients of its machines. A change of this or of `quieted` makes another folder. */
-const recipe = {
-  suite: "bookworm",
-  packages: [
-    ..."systemd systemd-sysv dbus libpam-systemd openssh-server util-linux kmod procps iproute2".split(" "),
-    ..."containerd docker.io runc containernetworking-plugins iptables conntrack socat inotify-tools sudo".split(" "),
-  ],
-  without: unread,
-};
+import { must } from "../harness/processes.ts";
+import { cached, installDebian, maskUnits } from "./debian.ts";
+import { type SystemName, systems } from "./systems.ts";
 
 /** Units that a machine of minutes has no use for. */
 export const quieted = [
@@ -18,19 +10,25 @@ export const quieted = [
   ..."fstrim.timer getty@tty1.service".split(" "),
 ];
 
-/** Units that run where a test starts them: one runtime is enough for a machine. */
-const idle = ["multi-user.target.wants/docker.service", "sockets.target.wants/docker.socket"];
+/** Units that run where a test starts them: one runtime is enough for a machine, and one SSH server. */
+const idle = [
+  "multi-user.target.wants/docker.service",
+  "sockets.target.wants/docker.socket",
+  "multi-user.target.wants/dropbear.service",
+];
 
-/** The folder of a Debian with systemd, sshd, containerd and the Docker Engine, that all machines share and nothing is written to:
+/** The folder of a system with systemd, an SSH server, containerd and the Docker Engine, that all machines share and nothing is written to:
  *  made once per recipe, in one to two minutes. Throws with the end of what its maker said when that fails. */
-export function debianRoot(say: (line: string) => void): Promise<string> {
+export function systemRoot(name: SystemName, say: (line: string) => void): Promise<string> {
+  const { title, after = [], containerdConfig: _, sudoUser: __, ...recipe } = systems[name];
   return cached({
     kind: "root",
-    recipe: [recipe, quieted, idle],
-    waiting: "making the Debian that machines of tests boot: once per change of its recipe, up to two minutes",
+    recipe: [recipe, after, quieted, idle],
+    waiting: `making the ${title} that machines of tests boot: once per change of its recipe, up to two minutes`,
     say,
     async make(folder) {
       await installDebian(recipe, folder);
+      for (const script of after) await must(["chroot", folder, "sh", "-ec", script]);
       settle(folder);
     },
   });
@@ -40,6 +38,7 @@ export function debianRoot(say: (line: string) => void): Promise<string> {
 export function settle(root: string): void {
   const ssh = join(root, "etc/ssh");
   for (const name of readdirSync(ssh).filter((file) => file.startsWith("ssh_host_"))) rmSync(join(ssh, name));
+  rmSync(join(root, "etc/dropbear"), { recursive: true, force: true });
   writeFileSync(join(root, "etc/machine-id"), "");
   for (const file of ["etc/resolv.conf", "etc/hostname"]) rmSync(join(root, file), { force: true });
   for (const want of idle) rmSync(join(root, "etc/systemd/system", want), { force: true });

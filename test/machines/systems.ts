@@ -1,0 +1,106 @@
+import type { ContainerdVersion } from "../harness/containerd-version.ts";
+import type { MachineSystem } from "../harness/state.ts";
+import { type DebianRecipe, unread } from "./debian.ts";
+
+/** Systems that a machine with a systemd can have, all made of Debian's packages. */
+export const systemNames = ["debian-12", "debian-13", "sid", "uutils", "busybox"] as const;
+export type SystemName = (typeof systemNames)[number];
+
+/** SSH servers that such a machine can have. */
+export const sshServers = ["openssh", "dropbear"] as const;
+export type SshServer = (typeof sshServers)[number];
+
+/** A system as it is made. */
+export interface System extends DebianRecipe {
+  /** What it is, in a table. */
+  readonly title: string;
+  /** The configuration that its containerd reads: that of this version. */
+  readonly containerdConfig: ContainerdVersion;
+  /** Shell scripts that run on it, once it is installed. */
+  readonly after?: readonly string[];
+  /** A user with sudo, in place of root, as whom graftlet logs in. */
+  readonly sudoUser?: string;
+}
+
+/** What every system has. */
+const base = [
+  ..."systemd systemd-sysv dbus libpam-systemd openssh-server util-linux kmod procps iproute2".split(" "),
+  ..."containerd docker.io runc containernetworking-plugins iptables conntrack".split(" "),
+] as const;
+
+/** What graftlet uses where it finds it. */
+const useful = ["socat", "inotify-tools", "sudo"] as const;
+
+/** uutils' programs under the names of GNU's, which Debian's package puts aside; sudo-rs as sudo. */
+const uutils = [
+  'for program in /usr/lib/cargo/bin/coreutils/*; do ln -sf /usr/bin/coreutils "/usr/bin/${program##*/}"; done',
+  "ln -sf sudo-rs /usr/bin/sudo",
+];
+
+/** Programs of busybox that systemd, dpkg and the harness have others of: what they are called with, busybox does not know. */
+const keptBesideBusybox = "busybox|init|linuxrc|halt|poweroff|reboot|setpriv|dpkg|dpkg-deb";
+
+/** busybox for all that it knows; no Perl and no Python, as on a router or a NAS. */
+const busyboxAlone = [
+  `for program in $(busybox --list); do case $program in ${keptBesideBusybox}) ;; *) rm -f /usr/sbin/$program; ln -sf /usr/bin/busybox /usr/bin/$program;; esac; done`,
+  "sed -i '/^root:/s|/bin/bash$|/bin/sh|' /etc/passwd",
+  "rm -f /usr/bin/perl* /usr/bin/python3*",
+];
+
+export const systems: Readonly<Record<SystemName, System>> = {
+  "debian-12": {
+    title: "Debian 12",
+    suite: "bookworm",
+    packages: [...base, ...useful],
+    without: unread,
+    containerdConfig: "1.6",
+  },
+  "debian-13": {
+    title: "Debian 13",
+    suite: "trixie",
+    packages: [...base, ...useful, "dropbear"],
+    without: unread,
+    containerdConfig: "1.6",
+  },
+  sid: {
+    title: "Debian sid",
+    suite: "unstable",
+    packages: [...base, ...useful],
+    without: unread,
+    containerdConfig: "2.4",
+  },
+  uutils: {
+    title: "Debian sid with uutils and sudo-rs, login by sudo",
+    suite: "unstable",
+    packages: [...base, "rust-coreutils", "sudo-rs"],
+    without: unread,
+    containerdConfig: "2.4",
+    after: uutils,
+    sudoUser: "deploy",
+  },
+  busybox: {
+    title: "Debian 13 with busybox alone",
+    suite: "trixie",
+    packages: [...base, "busybox", "dropbear"],
+    without: unread,
+    containerdConfig: "1.6",
+    after: busyboxAlone,
+  },
+};
+
+/** What machines with a systemd are made of: `GRAFTLET_TEST_SYSTEM` is Debian 12 unless given, `GRAFTLET_TEST_SSHD` OpenSSH. Throws when
+ *  there is none of the name, or the system has no such SSH server. */
+export function machineUnderTest(): MachineSystem {
+  const system = named(systemNames, "GRAFTLET_TEST_SYSTEM");
+  const sshServer = named(sshServers, "GRAFTLET_TEST_SSHD");
+  if (sshServer === "dropbear" && !systems[system].packages.includes("dropbear"))
+    throw new Error(`the machine ${system} has no dropbear: add it to its packages in test/machines/systems.ts`);
+  return { system, sshServer };
+}
+
+function named<T extends string>(names: readonly [T, ...T[]], variable: string): T {
+  const asked = process.env[variable] || names[0];
+  const known = names.find((name) => name === asked);
+  if (known === undefined) throw new Error(`${variable} is ${JSON.stringify(asked)}: it is one of ${names.join(", ")}`);
+  return known;
+}
