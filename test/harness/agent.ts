@@ -9,7 +9,7 @@ import { copyInLine, guestArgv, hasGuest } from "../machines/guest-way.ts";
 import { identify, isAlive, type ProcessId, signalProcess, start } from "./processes.ts";
 import type { Layout } from "./state.ts";
 import { prepared } from "./prepared.ts";
-import { hasSystemd, isRemote, runtimeDaemons } from "./runtime-daemon.ts";
+import { driverOf, hasSystemd, isMachine, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { sshSettings } from "./sshd.ts";
 import { Hopeless, waitFor } from "./wait.ts";
 
@@ -192,7 +192,7 @@ export function kubeletConfiguration(
       x509: { clientCAFile: join(layout.pki, "ca.crt") },
     },
     authorization: { mode: "Webhook" },
-    ...(hasSystemd(provider) ? { cgroupDriver: "systemd" } : { cgroupDriver: "cgroupfs", cgroupRoot: layout.cgroup }),
+    ...cgroupsOf(layout, provider),
     clusterDNS: [addresses.dns],
     clusterDomain: "cluster.local",
     ...(runtimeDaemons[provider].role === "containerd" && { containerRuntimeEndpoint: `unix://${runtimeSocket}` }),
@@ -203,6 +203,12 @@ export function kubeletConfiguration(
     staticPodPath: layout.staticPods,
     volumePluginDir: join(layout.dir, "volume-plugins"),
   };
+}
+
+/** Who makes the cgroups of pods, and where: below the machine's root where it has one of its own. */
+function cgroupsOf(layout: Layout, provider: ProviderName): Record<string, unknown> {
+  if (isMachine(provider)) return { cgroupDriver: driverOf(layout) };
+  return hasSystemd(provider) ? { cgroupDriver: "systemd" } : { cgroupDriver: "cgroupfs", cgroupRoot: layout.cgroup };
 }
 
 /** An agent's program, and the machine that it is started on. */

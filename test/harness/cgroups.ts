@@ -19,6 +19,11 @@ export function createMachineCgroup(layout: Layout): void {
   }
 }
 
+/** Lines of a shell that puts itself into the cluster's cgroup of each hierarchy. */
+export function enterCgroups(layout: Layout): string[] {
+  return cgroupHierarchies().map((hierarchy) => `echo 0 > ${join(hierarchy, layout.cgroup)}/cgroup.procs`);
+}
+
 /** A new v1 cpuset is empty, and takes no process before it has CPUs and memory nodes. */
 function inheritCpuset(hierarchy: string, cgroup: string): void {
   for (const file of ["cpuset.cpus", "cpuset.mems"]) {

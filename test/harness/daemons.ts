@@ -10,7 +10,7 @@ import { sshdArgv, sshdListens, sshdProcesses, writeSshdConfig } from "./sshd.ts
 import { guestArgv, guestRoot, hasGuest } from "../machines/guest-way.ts";
 import { endInGuest, runsInGuest, signalInGuest, startInGuest } from "../machines/guest-daemons.ts";
 import { machineOf } from "../machines/enter.ts";
-import { startUnit } from "../machines/units.ts";
+import { startOnMachine } from "../machines/units.ts";
 import { type Layout, readState, writeState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 import { Hopeless, waitFor } from "./wait.ts";
@@ -71,7 +71,7 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
   // A machine with an init has units for the target's own daemons. A guest's say themselves when they are ready.
   const begin = async (role: string, argv: () => string[], ready: () => Promise<boolean>): Promise<void> => {
     if (guest(role)) return startInGuest(layout, role);
-    if (machineOf(layout)) record(role, await startUnit(layout, role));
+    if (machineOf(layout)) record(role, await startOnMachine(layout, role));
     else await start(role, argv());
     await daemons.ready(role, ready);
   };

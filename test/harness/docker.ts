@@ -29,6 +29,7 @@ export function writeDockerConfig(
   { liveRestore = true, driver = "cgroupfs", privileged = true, cdi = true }: DockerSettings = {},
 ): void {
   writePrograms(layout, privileged);
+  const state = readState(layout);
   const registry = `${registryAddress(layout)}:${addresses.registryPort}`;
   const config = {
     "data-root": join(layout.docker, "data"),
@@ -40,7 +41,7 @@ export function writeDockerConfig(
     // Of the same program as the default one.
     runtimes: { [secondRuntimeHandler]: { path: "runc" } },
     "exec-opts": [`native.cgroupdriver=${driver}`],
-    "cgroup-parent": driver === "systemd" ? "system.slice" : join(layout.cgroup, "docker"),
+    "cgroup-parent": driver === "systemd" ? "system.slice" : join(state?.machineSystem ? "/" : layout.cgroup, "docker"),
     "live-restore": liveRestore,
     "registry-mirrors": [`http://${registry}`],
     "insecure-registries": [plainRegistryHost, registry, `${privateRegistryHost}:${addresses.privateRegistryPort}`],

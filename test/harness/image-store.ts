@@ -14,12 +14,21 @@ export interface ImageStore {
   usedPercent(): Promise<number>;
 }
 
+/** Names of all images that a cluster's runtime has. */
+export async function imageNames(cluster: Cluster): Promise<readonly string[]> {
+  if (runtimeDaemons[cluster.provider].role === "dockerd") {
+    const said = await dockerEngine(cluster).docker(["images", "--format", "{{.Repository}}:{{.Tag}}"]);
+    return said.trim().split("\n");
+  }
+  const ctr = [cluster.tools.path("ctr"), "--address", cluster.runtimeSocket, "--namespace", "k8s.io"];
+  return (await must([...ctr, "images", "list", "-q"])).trim().split("\n");
+}
+
 /** Gives a cluster's runtime an empty store on a file system of its own, in a file; it ends with the cluster's namespaces. The runtime
  *  must have nothing yet. */
 export async function smallImageStore(cluster: Cluster, mebibytes: number): Promise<ImageStore> {
   const { layout } = cluster;
-  const { role, store } = runtimeDaemons[cluster.provider];
-  const isDocker = role === "dockerd";
+  const { store } = runtimeDaemons[cluster.provider];
   const directory = store(layout);
   const file = join(layout.dir, "image-store");
   const inside = async (script: string) => {
@@ -37,14 +46,7 @@ export async function smallImageStore(cluster: Cluster, mebibytes: number): Prom
     return { total, free };
   };
   return {
-    async names() {
-      if (isDocker) {
-        const said = await dockerEngine(cluster).docker(["images", "--format", "{{.Repository}}:{{.Tag}}"]);
-        return said.trim().split("\n");
-      }
-      const ctr = [cluster.tools.path("ctr"), "--address", cluster.runtimeSocket, "--namespace", "k8s.io"];
-      return (await must([...ctr, "images", "list", "-q"])).trim().split("\n");
-    },
+    names: () => imageNames(cluster),
     async fill(percent) {
       await inside(`rm -f ${directory}/ballast && sync`);
       const { total, free } = await space();

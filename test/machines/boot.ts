@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { cgroupHierarchies, createMachineCgroup } from "../harness/cgroups.ts";
+import { createMachineCgroup, enterCgroups } from "../harness/cgroups.ts";
 import {
   networkArgv,
   noNameServer,
@@ -15,7 +15,8 @@ import { writeDropbearFiles } from "../harness/sshd.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { machineArgv } from "./enter.ts";
 import { systemRoot } from "./root.ts";
-import { systemOf, writeUnits } from "./units.ts";
+import { initOf, type System, systemOf } from "./systems.ts";
+import { writeUnits } from "./units.ts";
 
 /** Makes a machine's disk, a layer of its own above its shared system, with its names and the units of its runtime and its sshd. */
 export async function createDisk(layout: Layout, say: (line: string) => void): Promise<void> {
@@ -35,6 +36,12 @@ export async function createDisk(layout: Layout, say: (line: string) => void): P
   writeUnits(layout, upper);
   if (sshServer === "dropbear") await writeDropbearFiles(layout, upper);
 }
+
+/** Process 1 of a machine, by its name and its command. The one that is no init takes the ends of its children, which it ignores. */
+const processes: Readonly<Record<System["init"], { readonly name: string; readonly command: string }>> = {
+  systemd: { name: "systemd", command: "/lib/systemd/systemd --show-status=0 --log-target=journal" },
+  none: { name: "tail", command: `sh -c 'mkdir -p /run/sshd /run/lock; trap "" CHLD; exec tail -f /dev/null'` },
+};
 
 /** Boots the machine: systemd is process 1 of namespaces of its own, in the cluster's network, with the cluster's folder at the same
  *  path as outside and the cluster's cgroup as the root of all cgroups. Throws when systemd has not started everything, or has ended.
@@ -61,18 +68,19 @@ export async function boot(layout: Layout): Promise<string> {
   const argv = [...unshare, "sh", "-ec", script, "sh", setUp(layout)];
   const parent = await startDaemon(networkArgv(layout, argv), log, { cwd: "/" });
   const tail = () => must(["tail", "-n", "15", log]);
+  const { name } = processes[initOf(layout)];
   const machine = await waitFor(
-    `systemd of ${layout.name} to be there`,
+    `process 1 of ${layout.name} to be there`,
     async () => {
       if (!isAlive(parent)) throw new Hopeless(`the machine could not be made: ${await tail()}`);
       const pid = Number.parseInt(readFileSync(`/proc/${parent.pid}/task/${parent.pid}/children`, "utf8"), 10);
-      return readFileSync(`/proc/${pid}/comm`, "utf8") === "systemd\n" && identify(pid);
+      return readFileSync(`/proc/${pid}/comm`, "utf8") === `${name}\n` && identify(pid);
     },
     { timeoutMs: 20_000, everyMs: 20, explain: tail },
   );
   const state = readState(layout);
   if (state) writeState(layout, { ...state, machine });
-  await allStarted(layout, machine, tail);
+  if (initOf(layout) === "systemd") await allStarted(layout, machine, tail);
   return bootId;
 }
 
@@ -95,11 +103,6 @@ function disk(layout: Layout): { readonly folder: string; readonly upper: string
 
 function settledFile(folder: string, path: string): string {
   return join(folder, path.slice(1).replaceAll("/", "-"));
-}
-
-/** Puts the process into the cluster's cgroup of each hierarchy, which then is the root of a cgroup namespace. */
-function enterCgroups(layout: Layout): string[] {
-  return cgroupHierarchies().map((hierarchy) => `echo 0 > ${join(hierarchy, layout.cgroup)}/cgroup.procs`);
 }
 
 /** Mounts a machine's root with all that the kernel shows of itself, and becomes its systemd. What of /proc/sys is this machine's
@@ -134,7 +137,7 @@ function setUp(layout: Layout): string {
     "pivot_root . old",
     "umount -l /old",
     "mount --make-rshared /",
-    "exec env -i container=machine PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --show-status=0 --log-target=journal",
+    `exec env -i container=machine PATH=/usr/sbin:/usr/bin:/sbin:/bin ${processes[initOf(layout)].command}`,
   ].join("\n");
 }
 

@@ -20,7 +20,8 @@ const idle = [
 /** The folder of a system with systemd, an SSH server, containerd and the Docker Engine, that all machines share and nothing is written to:
  *  made once per recipe, in one to two minutes. Throws with the end of what its maker said when that fails. */
 export function systemRoot(name: SystemName, say: (line: string) => void): Promise<string> {
-  const { title, after = [], containerdConfig: _, sudoUser: __, ...recipe } = systems[name];
+  const { title, suite, packages, without, after = [] } = systems[name];
+  const recipe = { suite, packages, without };
   return cached({
     kind: "root",
     recipe: [recipe, after, quieted, idle],

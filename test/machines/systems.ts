@@ -1,5 +1,5 @@
 import type { ContainerdVersion } from "../harness/containerd-version.ts";
-import type { MachineSystem } from "../harness/state.ts";
+import { type Layout, type MachineSystem, readState } from "../harness/state.ts";
 import { type DebianRecipe, unread } from "./debian.ts";
 
 /** Systems that a machine with a systemd can have, all made of Debian's packages. */
@@ -16,6 +16,8 @@ export interface System extends DebianRecipe {
   readonly title: string;
   /** The configuration that its containerd reads: that of this version. */
   readonly containerdConfig: ContainerdVersion;
+  /** Process 1, which starts daemons and makes cgroups; none where that process does neither, as in a container. */
+  readonly init: "systemd" | "none";
   /** Shell scripts that run on it, once it is installed. */
   readonly after?: readonly string[];
   /** A user with sudo, in place of root, as whom graftlet logs in. */
@@ -31,7 +33,8 @@ const base = [
 /** What graftlet uses where it finds it. */
 const useful = ["socat", "inotify-tools", "sudo"] as const;
 
-/** uutils' programs under the names of GNU's, which Debian's package puts aside; sudo-rs as sudo. */
+/** uutils' programs under the names of GNU's, which Debian's package puts aside; sudo-rs as sudo, with the
+ *  configuration of the other sudo's package. */
 const uutils = [
   'for program in /usr/lib/cargo/bin/coreutils/*; do ln -sf /usr/bin/coreutils "/usr/bin/${program##*/}"; done',
   "ln -sf sudo-rs /usr/bin/sudo",
@@ -50,6 +53,7 @@ const busyboxAlone = [
 export const systems: Readonly<Record<SystemName, System>> = {
   "debian-12": {
     title: "Debian 12",
+    init: "systemd",
     suite: "bookworm",
     packages: [...base, ...useful],
     without: unread,
@@ -57,6 +61,7 @@ export const systems: Readonly<Record<SystemName, System>> = {
   },
   "debian-13": {
     title: "Debian 13",
+    init: "systemd",
     suite: "trixie",
     packages: [...base, ...useful, "dropbear"],
     without: unread,
@@ -64,15 +69,18 @@ export const systems: Readonly<Record<SystemName, System>> = {
   },
   sid: {
     title: "Debian sid",
+    // Its systemd runs on cgroup v2 alone.
+    init: "none",
     suite: "unstable",
     packages: [...base, ...useful],
     without: unread,
     containerdConfig: "2.4",
   },
   uutils: {
-    title: "Debian sid with uutils and sudo-rs, login by sudo",
+    title: "Debian sid with uutils and sudo-rs",
+    init: "none",
     suite: "unstable",
-    packages: [...base, "rust-coreutils", "sudo-rs"],
+    packages: [...base, "rust-coreutils", "sudo", "sudo-rs"],
     without: unread,
     containerdConfig: "2.4",
     after: uutils,
@@ -80,6 +88,7 @@ export const systems: Readonly<Record<SystemName, System>> = {
   },
   busybox: {
     title: "Debian 13 with busybox alone",
+    init: "none",
     suite: "trixie",
     packages: [...base, "busybox", "dropbear"],
     without: unread,
@@ -96,6 +105,16 @@ export function machineUnderTest(): MachineSystem {
   if (sshServer === "dropbear" && !systems[system].packages.includes("dropbear"))
     throw new Error(`the machine ${system} has no dropbear: add it to its packages in test/machines/systems.ts`);
   return { system, sshServer };
+}
+
+/** What a cluster's target is made of, where it is a machine that runs on this machine's kernel. */
+export function systemOf(layout: Layout): MachineSystem {
+  return readState(layout)?.machineSystem ?? { system: "debian-12", sshServer: "openssh" };
+}
+
+/** Process 1 of such a machine. */
+export function initOf(layout: Layout): System["init"] {
+  return systems[systemOf(layout).system].init;
 }
 
 function named<T extends string>(names: readonly [T, ...T[]], variable: string): T {
