@@ -161,6 +161,11 @@ fuzz: $(deps) ## decoders of others' bytes get mutated samples FOR=10 minutes; p
 	$(call say,fuzz)
 	@FOR="$(FOR)" SEED="$(SEED)" TARGET="$(TARGET)" node test/fuzz/run.ts
 
+.PHONY: machines
+machines: $(deps) packages cluster-tools ## a tour of a node on machines of several systems, runtimes and SSH servers, written into docs/machines.md (ONLY="debian-13 sid/docker"; SUITES=all adds integration tests, SUITES=kubectl is one; what this source has done is skipped: AGAIN=1 repeats it); root
+	$(call say,machines)
+	@ONLY="$(ONLY)" SUITES="$(SUITES)" AGAIN="$(AGAIN)" node test/machines/matrix/run.ts
+
 .PHONY: endure
 endure: $(deps) packages cluster-tools ## one graftlet with ten nodes, whose targets turn hostile in turn for FOR=60 minutes: the others answer, and it grows by at most 32 MiB; root
 	$(call say,endure)

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isGuest } from "../test/matrix.ts";
 import { type Job, type Outcome, runJobs } from "./run-jobs.ts";
-import { conformanceJob, contractJobs, integrationJobs, jobsOf, sharing } from "./test-jobs.ts";
+import { conformanceJob, contractJobs, integrationJobs, jobsOf, sharing, tourJobs } from "./test-jobs.ts";
 
 /** More files than these do not fail by chance: one in twenty, and three of few. */
 const mostAgainOf = (files: number): number => Math.max(3, Math.ceil(files / 20));
@@ -29,7 +29,8 @@ function jobsOfPart(part: string): Job[] {
   if (part === "contract") return contractJobs();
   if (part === "conformance-part") return [conformanceJob()];
   if (part === "integration") return integrationJobs({ only, provider, part: all === "" ? "test" : "all" });
-  if (part === "more") return integrationJobs({ only, provider, part });
+  if (part === "more")
+    return [...integrationJobs({ only, provider, part }), ...(only + provider === "" ? tourJobs() : [])];
   return jobsOf([part]);
 }
 

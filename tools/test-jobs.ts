@@ -1,6 +1,7 @@
 import { globSync } from "node:fs";
 import { basename, join, relative } from "node:path";
 import { integration, isGuest, type Provider, providers, usual } from "../test/matrix.ts";
+import { cellsNamed, environmentOf, nameOf } from "../test/machines/matrix/cells.ts";
 import { slowContracts } from "../test/slow-contracts.ts";
 import { waiting } from "../test/waiting.ts";
 import { guestSizes } from "../test/harness/state.ts";
@@ -89,6 +90,17 @@ export function sharing(jobs: readonly Job[]): Job[] {
     seconds: some.reduce((sum, { seconds }) => sum + seconds, 0),
     waits: some.every(({ waits }) => waits),
     memory: Math.max(...some.map(({ memory = 0 }) => memory)),
+  }));
+}
+
+/** The tour of the machines that differ most from those of the other tests; `make machines` has more of them. */
+export function tourJobs(): Job[] {
+  return cellsNamed("debian-13/docker busybox/containerd/dropbear").map((cell) => ({
+    name: `tour of ${nameOf(cell)}`,
+    files: [join(root, "test", "machines", "matrix", "tour.test.ts")],
+    env: environmentOf(cell),
+    seconds: 50,
+    waits: false,
   }));
 }
 
