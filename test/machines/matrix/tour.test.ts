@@ -20,7 +20,7 @@ import {
   shell,
   statusOf,
 } from "../../harness/pods.ts";
-import { must } from "../../harness/processes.ts";
+import { must, run } from "../../harness/processes.ts";
 import { pullSecret } from "../../harness/pull-secret.ts";
 import { targetTraces } from "../../harness/target-traces.ts";
 import { addTargetUser } from "../../harness/target-user.ts";
@@ -30,6 +30,20 @@ import type { Node } from "../../../src/objects.ts";
 /** What a program sends that hears all that it is sent, and then says so many bytes and ends. */
 const farewellBytes = 200_000;
 const server = `while true; do head -c ${farewellBytes} /dev/zero | nc -l -p 9000; done`;
+
+/** What the tour reads of a node's statistics. @see https://pkg.go.dev/k8s.io/kubelet/pkg/apis/stats/v1alpha1 */
+interface Summary {
+  readonly node: { readonly runtime: { readonly imageFs: { readonly usedBytes?: number } } };
+  readonly pods: readonly (Usage & {
+    readonly podRef: { readonly name: string };
+    readonly containers: readonly Usage[];
+  })[];
+}
+
+interface Usage {
+  readonly memory?: { readonly workingSetBytes?: number };
+  readonly cpu?: { readonly usageCoreNanoSeconds?: number };
+}
 
 // A thin tour of what a node does, for a machine of each system: `GRAFTLET_TEST_SYSTEM`, `GRAFTLET_TEST_SSHD` and `GRAFTLET_TEST_PROVIDER`.
 describe("a node on this machine", { timeout: 600_000 }, () => {
@@ -194,6 +208,46 @@ describe("a node on this machine", { timeout: 600_000 }, () => {
     await pods.create("private", { containers: [container], imagePullSecrets: [{ name: "registry" }] });
     await pods.ready("private");
     await pods.remove("refused");
+  });
+
+  test("statistics have the pod's memory and CPU time, and the file system of images", async () => {
+    const path = `/api/v1/nodes/${cluster.nodeName}/proxy/stats/summary`;
+    await cluster.waitFor("the statistics of the pod", async () => {
+      const summary = JSON.parse(await cluster.mustKubectl(["get", "--raw", path])) as Summary;
+      const app = summary.pods.find(({ podRef }) => podRef.name === "app");
+      const numbers = [
+        summary.node.runtime.imageFs.usedBytes,
+        app?.memory?.workingSetBytes,
+        app?.cpu?.usageCoreNanoSeconds,
+        ...(app?.containers ?? []).map(({ memory }) => memory?.workingSetBytes),
+      ];
+      return numbers.length === 5 && numbers.every((number) => (number ?? 0) > 0);
+    });
+  });
+
+  test("graftlet doctor finds no error", async () => {
+    const { program, flags } = commandLine(agent);
+    const own = flags.filter((flag) => !flag.startsWith("--kubeconfig"));
+    const argv = [...program, "doctor", ...own, `--kubeconfig=${cluster.adminKubeconfig}`];
+    const beside = ["nsenter", `--target=${agent.pid}`, "--mount", "--uts", "--net", "--", ...argv];
+    const { code, stdout, stderr } = await run(beside, { timeoutMs: 60_000 });
+    writeFileSync(join(cluster.layout.logs, "doctor.log"), stdout + stderr);
+    assert.equal(code, 0, stdout + stderr);
+  });
+
+  test("pods run on while the runtime is killed and started again", async () => {
+    const before = await pods.ready("app");
+    await cluster.killRuntime();
+    await cluster.startRuntime();
+    await cluster.waitFor("exec to work again", async () => {
+      const { stdout } = await exec(["app", "-c", "web", "--", "echo", "again"]);
+      return stdout === "again\n";
+    });
+    await pods.create("later", { containers: [{}] });
+    await pods.ready("later");
+    const now = await pods.ready("app");
+    assert.equal(containerId(now, "web"), containerId(before, "web"));
+    assert.equal(statusOf(now, "web")?.restartCount, 0);
   });
 
   test("a new graftlet takes over running pods, and removes images that nothing uses", async () => {
