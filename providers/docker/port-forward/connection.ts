@@ -12,11 +12,17 @@ export class ProcessConnection extends Duplex {
   readonly #process: HostProcess;
   readonly #stdin: Writable;
   readonly #clock: Clock;
+  #received = 0;
+  /** Bytes that the process writes in all, once it has told. */
+  #total = Infinity;
+  #hasEnded = false;
 
   /** Resolves when the process has ended, or the link to its machine is broken. */
   readonly ended: Promise<unknown>;
 
-  constructor(process: HostProcess, clock: Clock) {
+  /** @param total bytes that the process has written in all, once it tells: its standard output may be kept open by another process,
+   *  such as sudo, which ends with it only. */
+  constructor(process: HostProcess, clock: Clock, total?: Promise<number>) {
     super({ allowHalfOpen: true });
     this.#process = process;
     this.#stdin = process.stdin;
@@ -25,11 +31,27 @@ export class ProcessConnection extends Duplex {
     const { stdout } = process;
     this.#stdin.on("error", () => undefined);
     stdout.on("data", (block: Buffer) => {
+      if (this.#hasEnded) return;
+      this.#received += block.length;
       if (!this.push(block)) stdout.pause();
+      this.#endOnceWhole();
     });
-    stdout.once("end", () => this.push(null));
+    stdout.once("end", () => this.#end());
+    void total?.then((bytes) => {
+      this.#total = bytes;
+      this.#endOnceWhole();
+    });
     stdout.once("error", (error) => this.destroy(error));
     stdout.pause();
+  }
+
+  #endOnceWhole(): void {
+    if (this.#received >= this.#total) this.#end();
+  }
+
+  #end(): void {
+    if (!this.#hasEnded) this.push(null);
+    this.#hasEnded = true;
   }
 
   override _read(): void {

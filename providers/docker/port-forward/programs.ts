@@ -1,12 +1,13 @@
 import { programText } from "../../../src/lib/program-text.ts";
 import { type Argv, interpreted, script } from "../../../src/seams/command.ts";
 
-/** A program on the target that relays standard input and output to a TCP connection. Once it is connected, no process keeps
- *  standard error open: sshd reports the end of a command's output only once its standard error has ended, too. */
+/** A program on the target that relays standard input and output to a TCP connection. Once the server has ended, no process
+ *  of it keeps standard error open: sshd reports the end of a command's output only once its standard error has ended, too. */
 export interface PortForwardProgram {
   /** Command line. @param address a loopback address. */
   readonly argv: (address: string, port: number) => Argv;
-  /** Matches the program's message on standard error once it is connected. */
+  /** Matches the program's message on standard error once it is connected. Programs other than socat also tell when the server has ended,
+   *  by `ended BYTES`. */
   readonly connected: RegExp;
 }
 

@@ -158,9 +158,10 @@ async function untilConnected(
   signal: AbortSignal,
 ): Promise<ProcessConnection> {
   try {
-    const stderr = await stderrUntil(process, connectedMessage);
+    const { first, total } = messagesOf(process, connectedMessage);
+    const stderr = await first;
     throwIfAborted(signal);
-    if (connectedMessage.test(stderr)) return new ProcessConnection(process, clock);
+    if (connectedMessage.test(stderr)) return new ProcessConnection(process, clock, total);
     throw new CodedError("unavailable", errorIn(stderr));
   } catch (error) {
     await process[Symbol.asyncDispose]();
@@ -168,22 +169,31 @@ async function untilConnected(
   }
 }
 
-/** Reads standard error of a process until the awaited message, or its end. Later output is dropped. */
-function stderrUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
+/** Matches a relay's message that the server has ended, and how many bytes it has sent in all. */
+const endedMessage = /^ended (\d+)\n/m;
+
+/** A relay's messages on standard error. */
+interface RelayMessages {
+  /** All of them until the awaited one, or until standard error ended. */
+  readonly first: Promise<string>;
+  /** The number of bytes that the server has sent, once it has ended; pending if the relay does not tell. */
+  readonly total: Promise<number>;
+}
+
+/** Reads standard error of a process; what exceeds the limit is dropped. */
+function messagesOf({ stderr }: HostProcess, awaited: RegExp): RelayMessages {
+  const first = Promise.withResolvers<string>();
+  const total = Promise.withResolvers<number>();
   let text = "";
-  let settled = false;
-  return new Promise((resolve) => {
-    const settle = () => {
-      settled = true;
-      resolve(text);
-    };
-    stderr.on("data", (part: Buffer) => {
-      if (settled) return;
-      text += part.toString("latin1", 0, maxStderrBytes - text.length);
-      if (text.length >= maxStderrBytes || awaited.test(text)) settle();
-    });
-    stderr.once("end", settle).once("error", settle).once("close", settle);
+  const settle = () => first.resolve(text);
+  stderr.on("data", (part: Buffer) => {
+    text += part.toString("latin1", 0, maxStderrBytes - text.length);
+    if (text.length >= maxStderrBytes || awaited.test(text)) settle();
+    const bytes = endedMessage.exec(text)?.[1];
+    if (bytes !== undefined) total.resolve(Number(bytes));
   });
+  stderr.once("end", settle).once("error", settle).once("close", settle);
+  return { first: first.promise, total: total.promise };
 }
 
 /** Returns the system's error message: the end of the last line that is not a notice or warning of socat. */
