@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMachineCgroup, enterCgroups } from "../harness/cgroups.ts";
 import {
@@ -9,7 +9,7 @@ import {
   privateRegistryHost,
   settledSettings,
 } from "../harness/namespaces.ts";
-import { identify, isAlive, must, type ProcessId, run, startDaemon } from "../harness/processes.ts";
+import { identify, isAlive, must, type ProcessId, run, startDaemon, textOf } from "../harness/processes.ts";
 import { type Layout, readState, writeState } from "../harness/state.ts";
 import { writeDropbearFiles } from "../harness/sshd.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
@@ -37,10 +37,18 @@ export async function createDisk(layout: Layout, say: (line: string) => void): P
   if (sshServer === "dropbear") await writeDropbearFiles(layout, upper);
 }
 
-/** Process 1 of a machine, by its name and its command. The one that is no init takes the ends of its children, which it ignores. */
-const processes: Readonly<Record<System["init"], { readonly name: string; readonly command: string }>> = {
-  systemd: { name: "systemd", command: "/lib/systemd/systemd --show-status=0 --log-target=journal" },
-  none: { name: "tail", command: `sh -c 'mkdir -p /run/sshd /run/lock; trap "" CHLD; exec tail -f /dev/null'` },
+/** Process 1 of a machine: its command, and whether it has come to be. The one that is no init only takes the ends of its children. */
+const processes: Readonly<
+  Record<System["init"], { readonly command: string; readonly isUp: (pid: number) => boolean }>
+> = {
+  systemd: {
+    command: "/lib/systemd/systemd --show-status=0 --log-target=journal",
+    isUp: (pid) => textOf(`/proc/${pid}/comm`) === "systemd\n",
+  },
+  none: {
+    command: "sh -c 'mkdir -p /run/sshd /run/lock; : > /run/up; while :; do sleep 3600 & wait $!; done'",
+    isUp: (pid) => existsSync(`/proc/${pid}/root/run/up`),
+  },
 };
 
 /** Boots the machine: systemd is process 1 of namespaces of its own, in the cluster's network, with the cluster's folder at the same
@@ -68,13 +76,13 @@ export async function boot(layout: Layout): Promise<string> {
   const argv = [...unshare, "sh", "-ec", script, "sh", setUp(layout)];
   const parent = await startDaemon(networkArgv(layout, argv), log, { cwd: "/" });
   const tail = () => must(["tail", "-n", "15", log]);
-  const { name } = processes[initOf(layout)];
+  const { isUp } = processes[initOf(layout)];
   const machine = await waitFor(
     `process 1 of ${layout.name} to be there`,
     async () => {
       if (!isAlive(parent)) throw new Hopeless(`the machine could not be made: ${await tail()}`);
       const pid = Number.parseInt(readFileSync(`/proc/${parent.pid}/task/${parent.pid}/children`, "utf8"), 10);
-      return readFileSync(`/proc/${pid}/comm`, "utf8") === `${name}\n` && identify(pid);
+      return isUp(pid) && identify(pid);
     },
     { timeoutMs: 20_000, everyMs: 20, explain: tail },
   );

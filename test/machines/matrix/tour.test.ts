@@ -36,7 +36,7 @@ interface Summary {
   readonly node: { readonly runtime: { readonly imageFs: { readonly usedBytes?: number } } };
   readonly pods: readonly (Usage & {
     readonly podRef: { readonly name: string };
-    readonly containers: readonly Usage[];
+    readonly containers: readonly (Usage & { readonly name: string })[];
   })[];
 }
 
@@ -212,17 +212,24 @@ describe("a node on this machine", { timeout: 600_000 }, () => {
 
   test("statistics have the pod's memory and CPU time, and the file system of images", async () => {
     const path = `/api/v1/nodes/${cluster.nodeName}/proxy/stats/summary`;
-    await cluster.waitFor("the statistics of the pod", async () => {
-      const summary = JSON.parse(await cluster.mustKubectl(["get", "--raw", path])) as Summary;
-      const app = summary.pods.find(({ podRef }) => podRef.name === "app");
-      const numbers = [
-        summary.node.runtime.imageFs.usedBytes,
-        app?.memory?.workingSetBytes,
-        app?.cpu?.usageCoreNanoSeconds,
-        ...(app?.containers ?? []).map(({ memory }) => memory?.workingSetBytes),
-      ];
-      return numbers.length === 5 && numbers.every((number) => (number ?? 0) > 0);
-    });
+    const numbers = async () => {
+      const { node, pods: known } = JSON.parse(await cluster.mustKubectl(["get", "--raw", path])) as Summary;
+      const app = known.find(({ podRef }) => podRef.name === "app");
+      return {
+        images: node.runtime.imageFs.usedBytes,
+        memory: app?.memory?.workingSetBytes,
+        cpu: app?.cpu?.usageCoreNanoSeconds,
+        ...Object.fromEntries((app?.containers ?? []).map(({ name, memory }) => [name, memory?.workingSetBytes])),
+      };
+    };
+    await cluster.waitFor(
+      "the statistics of the pod",
+      async () => {
+        const all = Object.values(await numbers());
+        return all.length === 5 && all.every((number) => (number ?? 0) > 0);
+      },
+      { explain: async () => JSON.stringify(await numbers()) },
+    );
   });
 
   test("graftlet doctor finds no error", async () => {
