@@ -1,10 +1,26 @@
 import { type Cell, nameOf, titleOf } from "./cells.ts";
 import type { SuiteResult } from "./results.ts";
 
-const heads = ["system", "runtime", "date", "versions", "tour", "further tests", "failed"];
+const heads = ["system", "runtime", "date", "versions", "tour", "further tests"];
+
+/** The results as the page shows them: a table, and each failure by name. */
+export function reportOf(cells: readonly Cell[], results: readonly SuiteResult[]): string {
+  const failed = cells.flatMap((cell) =>
+    results
+      .filter((result) => result.cell === nameOf(cell))
+      .flatMap(({ suite, failures }) =>
+        failures.map(
+          ({ name }) => `- ${titleOf(cell)}, ${cell.runtime}: ${suite === "tour" ? "" : `${suite}: `}${name}`,
+        ),
+      ),
+  );
+  return [tableOf(cells, results), "", ...(failed.length > 0 ? ["Failed:", "", ...failed] : ["Nothing failed."])].join(
+    "\n",
+  );
+}
 
 /** The table of the results, a row for each cell that has been run, in the order of the cells. */
-export function tableOf(cells: readonly Cell[], results: readonly SuiteResult[]): string {
+function tableOf(cells: readonly Cell[], results: readonly SuiteResult[]): string {
   const rows = cells.flatMap((cell) => {
     const own = results.filter((result) => result.cell === nameOf(cell));
     return own.length > 0 ? [rowOf(cell, own)] : [];
@@ -18,9 +34,6 @@ export function tableOf(cells: readonly Cell[], results: readonly SuiteResult[])
 function rowOf(cell: Cell, results: readonly SuiteResult[]): readonly string[] {
   const isTour = ({ suite }: SuiteResult): boolean => suite === "tour";
   const last = results.toSorted((a, b) => a.date.localeCompare(b.date)).at(-1);
-  const failed = results.flatMap((result) =>
-    result.failures.map(({ name }) => (isTour(result) ? name : `${result.suite}: ${name}`).replaceAll("|", "/")),
-  );
   return [
     titleOf(cell),
     cell.runtime,
@@ -28,7 +41,6 @@ function rowOf(cell: Cell, results: readonly SuiteResult[]): readonly string[] {
     last?.versions ?? "",
     scoreOf(results.filter(isTour)),
     scoreOf(results.filter((result) => !isTour(result))),
-    failed.join("; ") || "–",
   ];
 }
 

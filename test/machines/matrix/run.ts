@@ -10,7 +10,7 @@ import { withPart } from "../../bench/document.ts";
 import { must } from "../../harness/processes.ts";
 import { systemRoot } from "../root.ts";
 import { type Cell, cells, cellsNamed, environmentOf, nameOf, packagesOf } from "./cells.ts";
-import { tableOf } from "./document.ts";
+import { reportOf } from "./document.ts";
 import { addResult, type Ended, readResults, type SuiteResult, upstreamVersion, withResult } from "./results.ts";
 
 const project = join(import.meta.dirname, "..", "..", "..");
@@ -75,7 +75,7 @@ function keep(result: SuiteResult): void {
   const before = existsSync(lastResults) ? (JSON.parse(readFileSync(lastResults, "utf8")) as SuiteResult[]) : [];
   const results = withResult(before, result);
   writeFileSync(lastResults, `${JSON.stringify(results, undefined, 2)}\n`);
-  writeFileSync(page, withPart(readFileSync(page, "utf8"), "machines matrix", tableOf(cells, results)));
+  writeFileSync(page, withPart(readFileSync(page, "utf8"), "machines matrix", reportOf(cells, results)));
 }
 
 /** Names the source that runs: another commit, or a change that is not committed, has another name. Results are no part of it. */

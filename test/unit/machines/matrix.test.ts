@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { must, run } from "../../harness/processes.ts";
 import { cells, cellsNamed, environmentOf, nameOf } from "../../machines/matrix/cells.ts";
-import { tableOf } from "../../machines/matrix/document.ts";
+import { reportOf } from "../../machines/matrix/document.ts";
 import {
   addResult,
   readResults,
@@ -47,10 +47,16 @@ test("the table has a row for each machine that was run, in the order of the cel
     result("fedora/docker"),
   ];
   const versions = "containerd 1.7.24";
-  assert.deepEqual(rowsOf(tableOf(cells, results)), [
-    ["Debian 12", "containerd", "2026-11-29", versions, "11 of 12", "–", "volumes"],
-    ["Debian 13", "docker", "2026-12-01", versions, "12 of 12", "43 of 44", "kubectl: kubectl exec / cat"],
+  assert.deepEqual(rowsOf(reportOf(cells, results)), [
+    ["Debian 12", "containerd", "2026-11-29", versions, "11 of 12", "–"],
+    ["Debian 13", "docker", "2026-12-01", versions, "12 of 12", "43 of 44"],
   ]);
+  assert.ok(
+    reportOf(cells, results).endsWith(
+      "Failed:\n\n- Debian 12, containerd: volumes\n- Debian 13, docker: kubectl: kubectl exec | cat",
+    ),
+  );
+  assert.ok(reportOf(cells, [result("sid/docker")]).endsWith("Nothing failed."));
 });
 
 test("a result replaces the one of the same machine and suite alone", () => {
