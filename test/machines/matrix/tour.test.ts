@@ -33,7 +33,7 @@ const server = `while true; do head -c ${farewellBytes} /dev/zero | nc -l -p 900
 
 /** What the tour reads of a node's statistics. @see https://pkg.go.dev/k8s.io/kubelet/pkg/apis/stats/v1alpha1 */
 interface Summary {
-  readonly node: { readonly runtime: { readonly imageFs: { readonly usedBytes?: number } } };
+  readonly node: { readonly runtime: { readonly imageFs: { readonly capacityBytes?: number } } };
   readonly pods: readonly (Usage & {
     readonly podRef: { readonly name: string };
     readonly containers: readonly (Usage & { readonly name: string })[];
@@ -72,9 +72,12 @@ describe("a node on this machine", { timeout: 600_000 }, () => {
   });
 
   test("is Ready, under no pressure, and has every privilege on the machine", async () => {
-    const node = await cluster.get<Node>("node", cluster.nodeName);
-    const statuses = new Map((node?.status?.conditions ?? []).map(({ type, status }) => [type, status]));
     const pressures = ["MemoryPressure", "DiskPressure", "PIDPressure"];
+    const statuses = await cluster.waitFor("the node's conditions", async () => {
+      const node = await cluster.get<Node>("node", cluster.nodeName);
+      const known = new Map((node?.status?.conditions ?? []).map(({ type, status }) => [type, status]));
+      return pressures.every((type) => known.has(type)) && known;
+    });
     assert.deepEqual(
       ["Ready", "TargetPrivileges", ...pressures].map((type) => statuses.get(type)),
       ["True", "True", ...pressures.map(() => "False")],
@@ -216,7 +219,8 @@ describe("a node on this machine", { timeout: 600_000 }, () => {
       const { node, pods: known } = JSON.parse(await cluster.mustKubectl(["get", "--raw", path])) as Summary;
       const app = known.find(({ podRef }) => podRef.name === "app");
       return {
-        images: node.runtime.imageFs.usedBytes,
+        // An engine measures what images use once in a few minutes.
+        images: node.runtime.imageFs.capacityBytes,
         memory: app?.memory?.workingSetBytes,
         cpu: app?.cpu?.usageCoreNanoSeconds,
         ...Object.fromEntries((app?.containers ?? []).map(({ name, memory }) => [name, memory?.workingSetBytes])),
