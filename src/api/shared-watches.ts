@@ -103,10 +103,19 @@ function createSharedWatch(deps: ClockAndLog, collection: WatchedCollection, onI
     if (clients.length === 0) await running;
   };
   return {
-    openWith: (client: WatchClient): Watch<ApiObject> => ({
-      ...reflector,
-      onChange: changed.subscribe,
-      run: (signal) => run(client, signal),
-    }),
+    openWith(client: WatchClient): Watch<ApiObject> {
+      /** Listeners of one node: they end with its run, while the watch of the others goes on. */
+      const own = createSignal();
+      return {
+        ...reflector,
+        onChange: own.subscribe,
+        async run(signal) {
+          const unsubscribe = changed.subscribe(own.send);
+          // The node has not heard of objects that others have listed before.
+          if (reflector.synced()) queueMicrotask(own.send);
+          await run(client, signal).finally(unsubscribe);
+        },
+      };
+    },
   };
 }

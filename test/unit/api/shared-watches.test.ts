@@ -71,6 +71,20 @@ test("nodes of a cluster list and watch a collection once, and all see its chang
   assert.equal(other.changes(), one.changes());
 });
 
+test("a node that joins later hears of what others have listed, and a stopped one hears of nothing more", async (t) => {
+  const { join } = start(t);
+  const [one, other] = [join(), join()];
+  await one.run();
+  assert.equal(other.changes(), 0);
+  await other.run();
+  assert.equal(other.changes(), 1);
+  await other.stop();
+  one.feed().send("ADDED", service("db", "6"));
+  await settle();
+  assert.equal(one.changes(), 2);
+  assert.equal(other.changes(), 1);
+});
+
 test("nodes of different clusters share nothing", async (t) => {
   const { join } = start(t);
   const [one, other] = [join(), join({ ...cluster, server: "https://10.0.0.2" })];
