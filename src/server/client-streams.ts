@@ -98,7 +98,7 @@ export async function serveForward(
   const socket = await requestUpgrade(client, endpoint, forwardProtocol);
   if (!socket) return;
   const runtime = new SpdyClient(socket);
-  await forwardFor(client, protocol, about, relayForwards(runtime), runtime.ended);
+  await forwardFor(client, protocol, about, relayForwards(runtime, client.clock), runtime.ended);
   runtime.close();
 }
 

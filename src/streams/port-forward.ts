@@ -1,7 +1,9 @@
 import type { Duplex } from "node:stream";
 import { finished } from "node:stream/promises";
+import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { ConnectPort } from "../seams/runtime.ts";
 import { readBoundedText } from "./read-text.ts";
 import type { SpdyClient } from "./spdy/client.ts";
@@ -54,8 +56,11 @@ export function forwardTo(connect: ConnectPort, log: Logger): ForwardPort {
   };
 }
 
+/** Time for a runtime to send its error message after it has ended a connection's data, milliseconds. */
+const messageTimeoutMs = 5_000;
+
 /** Forwards connections through a runtime's streaming server; a client gets the runtime's own error messages. */
-export function relayForwards(runtime: SpdyClient): ForwardPort {
+export function relayForwards(runtime: SpdyClient, clock: Pick<Clock, "within">): ForwardPort {
   let connections = 0;
   return async ({ port, data, gone, onError, onRemoteEnd }) => {
     const signal = untilClosed(data, gone);
@@ -71,11 +76,19 @@ export function relayForwards(runtime: SpdyClient): ForwardPort {
     const errors = open("error");
     const reported = readBoundedText(errors.end(), maxErrorBytes).then((text) => text !== "" && onError(text));
     reported.catch(() => undefined);
+    let hasEnded = false;
     try {
       const remote = open("data");
-      if (onRemoteEnd) remote.once("end", onRemoteEnd);
+      remote.once("end", () => {
+        hasEnded = true;
+        onRemoteEnd?.();
+      });
       await splice(data, remote, signal);
       await reported;
+    } catch (error) {
+      // containerd ends the data before it says that a port cannot be connected to, and kubectl aborts a connection whose data has ended.
+      if (hasEnded) await untilAborted(reported, clock.within(messageTimeoutMs, gone)).catch(() => undefined);
+      throw error;
     } finally {
       errors.destroy();
       data.destroy();
