@@ -177,6 +177,8 @@ describe("faults of CSI drivers", () => {
     rmSync(path, { force: true });
     await using riser = await startDriver(name);
     await shown(good, bad, name);
+    // The driver is told once its CSINode has been written, which everybody sees.
+    await cluster.waitFor("the driver to be told", () => riser.told.length > 0);
     assert.deepEqual(riser.told, [{ pluginRegistered: true, error: "" }]);
   });
 
