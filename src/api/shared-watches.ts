@@ -57,7 +57,7 @@ function createSharedWatch(deps: ClockAndLog, collection: WatchedCollection, onI
   };
   const first = (): WatchClient => {
     const [client] = clients;
-    if (!client) throw new Error(`nobody watches ${collection.path}`);
+    if (!client) throw new Error(`cannot read ${collection.path}: no node watches it`);
     return client;
   };
   const reflector = createReflector<ApiObject>({

@@ -3,6 +3,7 @@ import type { FleetReport, MachineReport, ObservedFleet } from "../report/fleet-
 import { type GraftedNode, isReadyWithOwner, readyCondition } from "./grafted-node.ts";
 import type { Members } from "./members.ts";
 import type { Membership, Replica } from "./membership.ts";
+import { compareText } from "./placement.ts";
 
 /** What a replica knows about its release. */
 export interface KnownFleet {
@@ -84,5 +85,5 @@ function bounded(text: string, max: number): string {
 }
 
 function byName({ name: one }: { readonly name: string }, { name: other }: { readonly name: string }): number {
-  return one < other ? -1 : Number(one > other);
+  return compareText(one, other);
 }

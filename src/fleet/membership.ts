@@ -121,8 +121,12 @@ export function createMembership(deps: MembershipDeps): Membership {
   return {
     running: [leases, { ...renewal, run: (signal) => renewal.run(signal).finally(() => timer.cancel()) }],
     isAlive: (uid) => uid === self.uid || seen.isAlive(uid),
-    accepting: () => seen.accepting(),
-    alive: () => seen.alive(),
+    accepting: () =>
+      seen
+        .replicas(true)
+        .filter(({ isLeaving }) => !isLeaving)
+        .map(({ uid }) => uid),
+    alive: () => seen.replicas(true).length,
     replicas: () => seen.replicas(isCurrent()),
     isCurrent,
     mayTake: () => isCurrent() && !own.isLeaving(),
@@ -176,12 +180,7 @@ function createSightings(clock: Pick<Clock, "monotonic">, own: string) {
       const sighting = sightings.get(uid);
       return sighting !== undefined && isAlive(sighting);
     },
-    accepting: (): readonly string[] =>
-      [...sightings]
-        .filter(([, sighting]) => sighting.release === own && isAlive(sighting) && !sighting.isLeaving)
-        .map(([uid]) => uid),
-    alive: (): number => [...sightings.values()].filter((each) => each.release === own && isAlive(each)).length,
-    /** @param current false for all that were alive when the API server was last reached. */
+    /** The replicas of this release that are alive. @param current false for all that were when the API server was last reached. */
     replicas: (current: boolean): readonly SeenReplica[] =>
       [...sightings]
         .filter(([, sighting]) => sighting.release === own && (!current || isAlive(sighting)))

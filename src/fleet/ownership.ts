@@ -71,7 +71,8 @@ const balancedAtOnce = 0.02;
 /** Decides which objects this replica serves. Each object names its owner in its status, which replicas change by compare-and-swap. An
  *  object without owner, or whose owner has died, is taken by the replica that `placementOf` chooses, or after a while by any. Only its
  *  owner gives an object away; objects that `claims` concern are taken by the replica to which their machines have connected, and are not
- *  given away because of their number. One that only its owner does not reach is taken by a replica that does. The owner's epoch grows each time that a replica takes the object. */
+ *  given away because of their number. One that only its owner does not reach is taken by a replica that does. The owner's epoch grows each
+ *  time that a replica takes the object. */
 export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): Ownership<T> {
   const { membership, objects, clock } = deps;
   const changed = createTrigger();

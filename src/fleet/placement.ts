@@ -70,6 +70,7 @@ function score(name: string, replica: string): string {
   return createHash("sha256").update(`${replica}/${name}`).digest("hex");
 }
 
-function compareText(one: string, other: string): number {
+/** Orders texts by their code units. Pure. */
+export function compareText(one: string, other: string): number {
   return one < other ? -1 : Number(one > other);
 }

@@ -63,9 +63,9 @@ interface Unlinked {
   isConnecting: boolean;
 }
 
-/** Creates the claims of a replica to objects whose owners have lost their machines although others reach them: a cluster node without a way
- *  to the machine would keep it from everybody. The replica that ranks the object highest tries first. A machine that nobody reaches stays
- *  with its owner. */
+/** Creates the claims of a replica to objects whose owners cannot reach their machines although other replicas can, for example because the
+ *  network of a cluster node is broken. The replica that ranks the object highest tries first. A machine that no replica reaches stays with
+ *  its owner. */
 export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
   const { clock, self, objects, accepting, reach, onDue } = deps;
   const changed = createTrigger();
