@@ -13,7 +13,8 @@ import { watchLoginShell } from "./shell/login-watch.ts";
 import { type Privileges, createPrivileges, shellCommand } from "./shell/privileges.ts";
 import { createProcessGroups } from "./process/groups.ts";
 import { runInOwnSession, createRunner } from "./process/run.ts";
-import { createSessions } from "./connection/sessions.ts";
+import { createConnectionServers } from "./connection/servers.ts";
+import { createSessions, sessionsOn } from "./connection/sessions.ts";
 import type { ReverseTunnel } from "./reverse/tunnel.ts";
 import { createSftpSession } from "./files/sftp-session.ts";
 import { type ShellPool, createShellPool } from "./shell/shell-pool.ts";
@@ -42,7 +43,11 @@ const maxScriptBytes = 1024 * 1024;
 export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHost {
   const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
     sftp.openOn(connection, await privilegesProbe.probe(connection, signal), signal);
-  const link = createLink({ config, clock, log, check, ...(reverse && { reverse }) });
+  const checkFurther = async (connection: Connection, signal: AbortSignal): Promise<void> => {
+    await privilegesProbe.probe(connection, signal);
+    await servers.check(connection, signal);
+  };
+  const link = createLink({ config, clock, log, check, checkFurther, ...(reverse && { reverse }) });
   const onExceeded = (message: string) => link.fail(new LinkError("LimitExceeded", "resource_exhausted", message));
   const budget = createTargetBudget({ clock, onExceeded });
   const sessions = createSessions({ link, clock, log });
@@ -55,6 +60,14 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
   const pool: ShellPool = createShellPool({ link, sessions, clock, log, command, onStart: groups.killOnLoss });
   const ownSession = { link, sessions, groups, clock, command };
   const run = createRunner({ pool, clock, ownSession });
+  const servers = createConnectionServers({
+    link,
+    run,
+    async runOn(connection, argv, signal) {
+      const on = sessionsOn(sessions, connection);
+      return (await runInOwnSession({ ...ownSession, sessions: on }, { argv, stdin: "", limit: 1_024 }, signal)).code;
+    },
+  });
   const spawn = createSpawner(ownSession);
   const spawnForUser = createSpawner({ ...ownSession, forUser: true });
   const fs = sshFs({
@@ -92,6 +105,7 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
       listen: createListeners({ ...listenerOptions, link: podsLink }),
     },
     budget,
+    connections: servers.connections,
     clock: sshClock({ clock, run, readFile: fs.readFile }),
     link,
     privileges,

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154
 # Several processes may be told to serve this machine one after the other, each with a later epoch than the one before. This lets only the
 # latest do so. The caller sets $fence (a directory), $object (what is served), $epoch (this process's) and $timeout (seconds without a
-# heartbeat after which the locks are released).
+# heartbeat after which the locks are released). It needs the functions of serving-process.sh.
 
 # Prints the epoch that a file records for the object; 0 if it records none.
 recorded_epoch() {
@@ -29,65 +29,66 @@ end_if_superseded() {
   done
 }
 
-# Sets $parent and $started, the parent of a process and when it was started; fails if there is no such process.
-look_up() {
-  read -r stat 2>/dev/null <"/proc/$1/stat" || return
-  # shellcheck disable=SC2086
-  set -- ${stat##*) }
-  parent=$2
-  shift 19
-  started=$1
-}
-
-# Prints the addresses of the SSH connection that a process was started over, if any.
-connection_of() { { tr '\0' '\n' <"/proc/$1/environ" | sed -n 's/^SSH_CONNECTION=//p'; } 2>/dev/null; }
-
-# Prints which process serves this SSH connection, when it was started, and the boot: the parent of the first one that was started over the
-# connection. Prints nothing if there is no SSH connection.
-serving_process() {
-  at=$$ connection=$(connection_of $$)
-  while look_up "$at" && [ "$parent" -gt 1 ]; do
-    at=$parent
-    above=$(connection_of "$at")
-    if [ -n "$connection" ] && [ "$above" != "$connection" ]; then
-      read -r boot </proc/sys/kernel/random/boot_id
-      look_up "$at" && echo "$at $started $boot"
-      return
-    fi
-    connection=$above
-  done
-}
-
 is_running() { look_up "$1" && [ "$started" = "$2" ]; }
 
-# Ends the SSH connection over which the machine was served before, and the commands that were started over it: what is still on its way
-# there, or in a command's input, has no effect any more.
-end_former_connection() {
-  [ -f "$fence/connection" ] || return 0
-  IFS=' ' read -r former since during <"$fence/connection"
-  case $former in '' | *[!0-9]*) return 0 ;; esac
-  read -r boot </proc/sys/kernel/random/boot_id
-  [ "$during" = "$boot" ] && [ "$former $since $during" != "$serving" ] && is_running "$former" "$since" || return 0
+# Ends an SSH connection, and the commands that were started over it. $1 is the process that serves it, $2 when it was started.
+end_connection() {
   # sshd starts each command in a process group of its own.
-  groups=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $former .*/-\1/p")
-  kill "$former" 2>/dev/null
+  groups=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n "s/^\([0-9]*\) (.*) [A-Za-z] $1 .*/-\1/p")
+  kill "$1" 2>/dev/null
   # shellcheck disable=SC2086
   [ -z "$groups" ] || kill -s KILL -- $groups 2>/dev/null
   for _ in 1 2; do
-    is_running "$former" "$since" || return 0
+    is_running "$1" "$2" || return 0
     sleep 1
   done
-  kill -s KILL "$former" 2>/dev/null
+  kill -s KILL "$1" 2>/dev/null
 }
 
-# Records this process's epoch and connection, once the locks are held.
+# Ends the SSH connections over which the machine was served before: what is still on its way there, or in a command's input, has no effect
+# any more. Those of this process, $own, go on.
+end_former_connections() {
+  newline='
+'
+  read -r boot </proc/sys/kernel/random/boot_id
+  cat "$fence"/connection* 2>/dev/null | {
+    while IFS=' ' read -r former since during; do
+      case $former in '' | *[!0-9]*) continue ;; esac
+      [ "$during" = "$boot" ] || continue
+      is_running "$former" "$since" || continue
+      case "$newline$own$newline" in
+        *"$newline$former $since $during$newline"*) ;;
+        *) end_connection "$former" "$since" & ;;
+      esac
+    done
+    wait
+  }
+}
+
+# Records this process's epoch, and its connections: the one that this command runs over, and those in $connections. Ends all earlier ones.
+# To be called once the locks are held.
 take() {
   end_if_superseded
   record_epoch token
   rm -f "$fence/claim"
-  serving=$(serving_process)
-  end_former_connection
-  echo "$serving" >"$fence/connection.new" && mv -f "$fence/connection.new" "$fence/connection"
+  own=$(serving_process; echo "$connections")
+  end_former_connections
+  echo "$own" >"$fence/connection.new" && mv -f "$fence/connection.new" "$fence/connection.$epoch"
+  for file in "$fence"/connection*; do
+    [ "$file" = "$fence/connection.$epoch" ] || rm -f "$file"
+  done
+}
+
+# Records a further connection, $server, of the process that holds the locks, before it is used. Ends this process if the locks were taken
+# in a later epoch: whoever took them records that first, and then looks for connections.
+add_connection() {
+  {
+    while IFS=' ' read -r former since during; do
+      ! is_running "$former" "$since" || echo "$former $since $during"
+    done <"$fence/connection.$epoch"
+    echo "$server"
+  } >"$fence/further.$epoch" && mv -f "$fence/further.$epoch" "$fence/connection.$epoch"
+  end_if_superseded
 }
 
 # Echoes heartbeats for as long as they arrive and nobody claims the machine. Looks for a claim every few seconds.

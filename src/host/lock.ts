@@ -1,5 +1,5 @@
 import { CodedError } from "../lib/errors.ts";
-import type { Host } from "../seams/host.ts";
+import type { Host, HostConnections } from "../seams/host.ts";
 import { type LockHolder, startLockHolder, holderScriptLines } from "./lock-holder.ts";
 import type { HolderHeartbeat } from "./holder-heartbeat.ts";
 import { type Argv, script } from "../seams/command.ts";
@@ -59,12 +59,17 @@ interface HolderOptions {
   /** Heartbeat timeout, seconds; none if absent. */
   readonly timeoutSeconds?: number | undefined;
   readonly fence?: LockFence | undefined;
+  /** Servers of the connections to the target. */
+  readonly connections?: readonly string[];
 }
 
 /** The command that holds locks as long as its standard input is open, and prints a line once it has acquired them: a shell
  *  opens the paths, and flock (util-linux or busybox) locks the descriptors. With a fence, it asks an earlier holder to release them, and
  *  releases them when a later one asks. */
-export function lockCommand(locks: readonly LockRequest[], { timeoutSeconds, fence }: HolderOptions = {}): Argv {
+export function lockCommand(
+  locks: readonly LockRequest[],
+  { timeoutSeconds, fence, connections = [] }: HolderOptions = {},
+): Argv {
   const steps = locks.map(({ shared = false }, index) => {
     const fd = 8 - index;
     const path = `"$${index + 1}"`;
@@ -74,20 +79,32 @@ flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || { ${fenc
   });
   const paths = locks.map(({ path }) => path);
   if (!fence) return script([...steps, ...holderScriptLines(timeoutSeconds)].join("\n"), ...paths);
-  const [first, ...others] = ["fence", "object", "epoch", "timeout"].map(
-    (name, index) => `${name}=\${${locks.length + index + 1}}`,
-  );
   const serving = timeoutSeconds === undefined ? [] : ["if command -v timeout >/dev/null; then serve; fi"];
-  const lines = [`${first} ${others.join(" ")}`, programText("src/host/lock-fence.sh"), ...steps, "take"];
-  const { directory, token } = fence;
+  const values = { timeout: String(timeoutSeconds ?? 0), connections: connections.join("\n") };
+  return fenceScript([...steps, "take", "echo held", ...serving, "exec cat"], fence, values, paths);
+}
+
+/** A script with the functions of lock-fence.sh. @param values of further variables. @param args its arguments. */
+function fenceScript(
+  steps: readonly string[],
+  { directory, token: { object, epoch } }: LockFence,
+  values: Readonly<Record<string, string>>,
+  args: readonly string[] = [],
+): Argv {
+  const variables = Object.entries({ fence: directory, object, epoch: String(epoch), ...values });
+  const assignments = variables.map(([name], index) => `${name}=\${${args.length + index + 1}}`);
+  const functions = ["src/host/serving-process.sh", "src/host/lock-fence.sh"].map(programText);
   return script(
-    [...lines, "echo held", ...serving, "exec cat"].join("\n"),
-    ...paths,
-    directory,
-    token.object,
-    String(token.epoch),
-    String(timeoutSeconds ?? 0),
+    [assignments.join(" "), ...functions, ...steps].join("\n"),
+    ...args,
+    ...variables.map(([, value]) => value),
   );
+}
+
+/** The command that records a further connection of a process that holds locks with this fence. It ends with 91 if a later process does.
+ *  @param server as `HostConnections` names it. */
+export function furtherConnectionCommand(fence: LockFence, server: string): Argv {
+  return fenceScript(["add_connection"], fence, { server });
 }
 
 /** Acquires locks on the target, all or none, and holds them until disposed; they are released when this process dies. On
@@ -96,7 +113,7 @@ flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || { ${fenc
  *  remote target that other processes may be told to serve after this one. @throws LockHeldError if another process holds one,
  *  SupersededError, not_found if the target has no flock. */
 export async function acquireLocks(
-  host: Pick<Host, "spawn" | "lock">,
+  host: Pick<Host, "spawn" | "lock" | "connections">,
   locks: readonly LockRequest[],
   signal: AbortSignal,
   heartbeat?: HolderHeartbeat,
@@ -104,15 +121,35 @@ export async function acquireLocks(
 ): Promise<HeldLocks> {
   if (locks.length === 0) return permanentLocks(new AsyncDisposableStack());
   if (host.lock) return lockEach(host.lock, locks, signal);
-  const command = lockCommand(locks, { timeoutSeconds: heartbeat?.timeoutSeconds, fence });
+  const connections = fence && host.connections ? host.connections.servers() : [];
+  const command = lockCommand(locks, { timeoutSeconds: heartbeat?.timeoutSeconds, fence, connections });
   const held = await startLockHolder(host, command, signal, heartbeat);
-  if (!("code" in held)) return held;
+  if (!("code" in held)) {
+    if (fence && host.connections) await recordFurther(host.connections, connections, { held, fence, signal });
+    return held;
+  }
   if (fence && held.code === superseded) throw new SupersededError(fence.token);
   const conflicting = locks[held.code - conflict];
   if (conflicting) throw new LockHeldError(conflicting.path);
   if (held.code === commandNotFound) throw new CodedError("not_found", "flock: no such program");
   const paths = locks.map(({ path }) => path).join(" and ");
   throw new CodedError("unknown", `cannot lock ${paths}: ${held.stderr || `flock ended with ${held.code}`}`);
+}
+
+/** Has further connections recorded on the target for as long as the locks are held, so that a later holder ends them, too.
+ *  @param known those that are recorded. */
+async function recordFurther(
+  connections: HostConnections,
+  known: readonly string[],
+  { held, fence, signal }: { readonly held: HeldLocks; readonly fence: LockFence; readonly signal: AbortSignal },
+): Promise<void> {
+  try {
+    const stop = await connections.onFurther(known, (server) => furtherConnectionCommand(fence, server), signal);
+    void held.ended.then(stop);
+  } catch (error) {
+    await held[Symbol.asyncDispose]();
+    throw error;
+  }
 }
 
 async function lockEach(

@@ -145,12 +145,25 @@ export interface HostClock {
   bootId(signal?: AbortSignal): Promise<string>;
 }
 
+/** The connections to a remote target. Each is served by a process there, which is named by its number, its start time in ticks, and the ID of
+ *  the boot. Connections whose process the target does not show are left out. */
+export interface HostConnections {
+  /** The processes that serve the open connections. */
+  servers(): readonly string[];
+  /** Has a command run for each further connection before it is used; one whose command fails is closed.
+   *  @param known servers of the connections for which no command is needed. @param command for a connection's server.
+   *  @returns a function that ends this. @throws as `Host.run` if the command fails for a connection that is already open. */
+  onFurther(known: readonly string[], command: (server: string) => Argv, signal: AbortSignal): Promise<() => void>;
+}
+
 /** The target machine: its files, processes and network as a kubelet on that machine would see them. */
 export interface Host extends AsyncDisposable {
   /** Budget that is charged for data received from the target. */
   readonly budget?: TargetBudget;
   readonly fs: HostFs;
   readonly clock: HostClock;
+  /** Present only where commands run over connections of their own. */
+  readonly connections?: HostConnections;
   /** Runs a command to completion; a non-zero exit code is a result, not an error.
    *  @throws not_found when there is no such program, deadline_exceeded (the command was killed), unavailable. */
   run(argv: Argv, options?: RunOptions): Promise<RunResult>;

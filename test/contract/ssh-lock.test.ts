@@ -102,7 +102,7 @@ for (const programs of ["debian", "busybox"] as const)
       { user: "plain", server: "sshd" },
       { user: "root", server: "dropbear" },
     ])
-      test(`a later epoch ends the connection of ${user} to ${server} in an earlier one, with its commands, and no other`, async () => {
+      test(`a later epoch ends all connections of ${user} to ${server} in an earlier one, with their commands, and no other`, async () => {
         await (server === "sshd" ? rig().startSshd() : rig().startDropbear());
         await using host = hostOf({ user });
         await using neighbour = hostOf({ user });
@@ -119,15 +119,23 @@ for (const programs of ["debian", "busybox"] as const)
           );
         // This process is not heard any more, but its connection is not broken.
         await using silent = await acquire(host, 4, 6, 600_000);
-        const late = host.run(argvOf(["sh", "-c", `sleep 12; touch ${directory}/late`]));
-        const ended = assert.rejects(late, { code: "unavailable" });
-        const uptime = neighbour.run(argvOf(["sh", "-c", "sleep 12; echo undisturbed"]));
+        // More commands than a connection has sessions.
+        const late = Array.from({ length: 12 }, (_, index) =>
+          host.run(argvOf(["sh", "-c", `sleep 12; touch ${directory}/late-${index}`])),
+        );
+        const ended = Promise.all(late.map((each) => assert.rejects(each, { code: "unavailable" })));
+        await waitFor("a further connection", () => host.link.connections().length > 1);
+        const uptime = neighbour.run(argvOf(["sh", "-c", "sleep 14; echo undisturbed"]));
         await waitFor("the lock to be released", () => silent.hasEnded(), { timeoutMs: 20_000 });
         await using other = hostOf({ user });
         await using next = await acquire(other, 5, 60, 15_000);
         await ended;
         assert.equal((await uptime).stdout, "undisturbed\n");
-        await assert.rejects(host.fs.stat(`${directory}/late`), { code: "not_found" });
+        const left = await host.fs.list(directory);
+        assert.deepEqual(
+          left.filter(({ name }) => name.startsWith("late")),
+          [],
+        );
         assert.equal(next.hasEnded(), false);
         // The former connection is not this one: nothing is ended twice.
         await next[Symbol.asyncDispose]();

@@ -32,6 +32,8 @@ import { dialByProxy } from "./through-proxy.ts";
 /** One SSH connection to the target. Its signal aborts with a LinkError. */
 export interface Connection extends ChannelTransport {
   readonly client: Client;
+  /** The process on the target that serves this connection, as `HostConnections` names it; undefined until it is known. */
+  server?: string;
   /** Session channels that are open or being opened, counted by the link. */
   sessions: number;
   /** Sessions held by users of the kubelet API. */

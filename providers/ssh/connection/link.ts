@@ -20,6 +20,8 @@ export interface LinkOptions extends ClockAndLog {
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
   /** Checks a new connection before the link counts as up. @throws LinkError when the target does not meet the requirements. */
   readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
+  /** The same for a connection that is opened beside others. */
+  readonly checkFurther?: (connection: Connection, signal: AbortSignal) => Promise<void>;
 }
 
 /** Number of concurrent sessions that the connections should allow in total, if the target allows few per connection. */
@@ -63,6 +65,7 @@ class SshLink {
   readonly #log: Logger;
   readonly #open: NonNullable<LinkOptions["open"]>;
   readonly #check: LinkOptions["check"];
+  readonly #checkFurther: LinkOptions["check"];
   readonly #changed = createSignal<[state: LinkState]>();
   readonly #live = new Set<Connection>();
   readonly #closing = new AbortController();
@@ -75,13 +78,14 @@ class SshLink {
   #exchanges = 0;
   #opening: Promise<Connection> | undefined;
 
-  constructor({ config, clock, log, reverse, open, check }: LinkOptions) {
+  constructor({ config, clock, log, reverse, open, check, checkFurther }: LinkOptions) {
     this.#config = config;
     this.#clock = clock;
     this.#log = log;
     this.#open = open ?? ((to, signal) => openConnection(to, { clock, ...(reverse && { reverse }) }, signal));
     reverse?.onConnected(() => this.#retryNow());
     this.#check = check;
+    this.#checkFurther = checkFurther;
     this.#createdAt = clock.now();
     this.#downSince = this.#createdAt;
   }
@@ -178,10 +182,7 @@ class SshLink {
     // The caller has to set the state to "connecting" before anything here can fail.
     await Promise.resolve();
     try {
-      const opened = await this.#open(this.#config, this.#closing.signal);
-      this.#exchanges += 1;
-      await this.#runCheck(opened);
-      const connection = this.#addConnection(opened);
+      const connection = this.#addConnection(await this.#openChecked(this.#check));
       this.#log.info({ target: endpointName(this.#config) }, "SSH link is up");
       this.#setState({ kind: "up", since: this.#clock.now() });
       return connection;
@@ -193,9 +194,12 @@ class SshLink {
     }
   }
 
-  async #runCheck(connection: Connection): Promise<void> {
+  async #openChecked(check: LinkOptions["check"]): Promise<Connection> {
+    const connection = await this.#open(this.#config, this.#closing.signal);
+    this.#exchanges += 1;
     try {
-      await this.#check?.(connection, AbortSignal.any([this.#closing.signal, connection.lost]));
+      await check?.(connection, AbortSignal.any([this.#closing.signal, connection.lost]));
+      return connection;
     } catch (error) {
       const lost: unknown = connection.lost.aborted ? connection.lost.reason : undefined;
       connection.close();
@@ -240,7 +244,7 @@ class SshLink {
     const most = connectionLimit([...this.#live]);
     if (this.#live.size >= most)
       throw new CodedError("failed_precondition", `there are already ${most} connections to the target`);
-    const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
+    const connection = await this.#openChecked(this.#checkFurther).catch((error: unknown) => {
       throw unreachableError(this.#config, asLinkError(error));
     });
     // The link may have gone down meanwhile: this connection must not compete with a reconnect.

@@ -99,6 +99,12 @@ export function createSessions({ link, clock, log }: SessionsOptions) {
   };
 }
 
+/** Opens sessions on this connection only. */
+export function sessionsOn({ openOn }: Pick<Sessions, "openOn">, connection: Connection): Pick<Sessions, "open"> {
+  const never = new AbortController().signal;
+  return { open: ({ start, signal }) => openOn(connection, start, signal ?? never) };
+}
+
 /** Manages the slots for sessions on the link's connections. */
 function createSessionSlots({ link, clock, log }: SessionsOptions) {
   const waiting = new Set<() => void>();

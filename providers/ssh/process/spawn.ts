@@ -17,7 +17,7 @@ import { type Session, type Sessions, discardChannel } from "../connection/sessi
 
 export interface SpawnerOptions {
   readonly link: Pick<Link, "countExchange">;
-  readonly sessions: Sessions;
+  readonly sessions: Pick<Sessions, "open">;
   readonly groups: ProcessGroups;
   readonly clock: Clock;
   /** Returns the command line that starts a shell. */

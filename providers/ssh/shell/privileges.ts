@@ -1,5 +1,6 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, messageOf } from "../../../src/lib/errors.ts";
+import { programText } from "../../../src/lib/program-text.ts";
 import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { MissingPrivileges } from "../../../src/seams/provider.ts";
 import type { SshConfig } from "../config.ts";
@@ -67,7 +68,10 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
       const { stdout } = await shell.run({ script: probeScript(config), maxBytes: 16_384 }, stop);
       link.countExchange();
       await awaitEnd(session, clock.within(endTimeoutMs, stop));
-      return parsePrivileges(stdout.toString("latin1"), config);
+      const output = stdout.toString("latin1");
+      const server = parseServer(output);
+      if (server !== undefined) connection.server = server;
+      return parsePrivileges(output, config);
     } finally {
       discardChannel(session.channel);
     }
@@ -139,6 +143,8 @@ function probeScript({ sudo }: SshConfig): string {
     "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
     'echo "${gl_own:+shared}"',
     "cat /sys/fs/selinux/enforce 2>/dev/null; echo",
+    programText("src/host/serving-process.sh"),
+    'echo "$(serving_process)"',
   ].join("\n");
 }
 
@@ -185,6 +191,12 @@ export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, 
     ...(sudoNeedsPassword && { sudoNeedsPassword }),
     missing,
   };
+}
+
+/** Parses which process serves the probe's connection. Pure. @returns undefined if the target does not show it. */
+export function parseServer(output: string): string | undefined {
+  const line = output.split("\n")[8] ?? "";
+  return /^[1-9]\d{0,9} \d{1,20} [0-9a-f-]{36}$/.test(line) ? line : undefined;
 }
 
 function wordsOf(line: string | undefined): string[] {

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
-import { acquireLocks } from "../../../src/host/lock.ts";
+import { acquireLocks, furtherConnectionCommand } from "../../../src/host/lock.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import type { Host } from "../../../src/seams/host.ts";
@@ -132,4 +132,23 @@ test("a holder keeps its locks while heartbeats arrive, and releases the locks w
   await clock.sleep(500);
   assert.equal(living.hasEnded(), false);
   await living.verify();
+});
+
+test("a further connection is recorded in place of those that have ended, and refused once a later epoch has the locks", async (t) => {
+  const host = localHost({ clock: systemClock() });
+  const directory = dirname(await lockFile(t));
+  const stat = await readFile("/proc/self/stat", "latin1");
+  const started = stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
+  const boot = (await readFile("/proc/sys/kernel/random/boot_id", "latin1")).trim();
+  const running = `${process.pid} ${started} ${boot}`;
+  const record = (epoch: number, server: string) =>
+    host.run(furtherConnectionCommand({ directory, token: { object: "one", epoch } }, server));
+  const recorded = () => readFile(join(directory, "connection.4"), "latin1");
+
+  await writeFile(join(directory, "token"), "one 4\n");
+  await writeFile(join(directory, "connection.4"), `${process.pid} 1 ${boot}\n${running}\n`);
+  assert.equal((await record(4, `77 88 ${boot}`)).code, 0);
+  assert.equal(await recorded(), `${running}\n77 88 ${boot}\n`);
+  await writeFile(join(directory, "token"), "one 5\n");
+  assert.equal((await record(4, `99 11 ${boot}`)).code, 91);
 });

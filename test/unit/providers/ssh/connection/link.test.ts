@@ -17,7 +17,7 @@ const log = silentLog();
 const down = (reason: LinkError["reason"] = "LinkDown") => new LinkError(reason, "unavailable", "it is away.");
 
 /** A target whose connections are opened and broken by the test. */
-function target(check?: LinkOptions["check"]) {
+function target(check?: LinkOptions["check"], checkFurther?: LinkOptions["checkFurther"]) {
   const clock = fakeClock();
   const attempts: PromiseWithResolvers<Connection>[] = [];
   const link = createLink({
@@ -25,6 +25,7 @@ function target(check?: LinkOptions["check"]) {
     clock,
     log,
     ...(check && { check }),
+    ...(checkFurther && { checkFurther }),
     open: () => {
       const attempt = Promise.withResolvers<Connection>();
       attempts.push(attempt);
@@ -172,6 +173,30 @@ test("opens at most three connections, and stays up if another one cannot be ope
     await more;
   }
   await assert.rejects(link.openAnother(), { code: "failed_precondition" });
+  await link[Symbol.asyncDispose]();
+});
+
+test("a further connection is used once it has passed its check, and closed if it fails", async () => {
+  const checked: Connection[] = [];
+  const { link, connect, clock } = target(undefined, async (connection) => {
+    if (checked.push(connection) === 1) throw new LinkError("NoSessions", "unavailable", "it allows none.");
+  });
+  const asked = link.connection();
+  await clock.advance(0);
+  const first = connect();
+  await asked;
+  const failing = assert.rejects(link.openAnother(), { code: "unavailable", message: /it allows none/ });
+  await clock.advance(0);
+  const refused = connect();
+  await failing;
+  assert.equal(refused.connection.lost.aborted, true);
+  assert.deepEqual(link.connections(), [first.connection]);
+  const more = link.openAnother();
+  await clock.advance(0);
+  const second = connect();
+  assert.equal(await more, second.connection);
+  assert.deepEqual(checked, [refused.connection, second.connection]);
+  assert.equal(link.state().kind, "up");
   await link[Symbol.asyncDispose]();
 });
 

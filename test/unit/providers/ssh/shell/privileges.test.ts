@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { missingPrivileges, parsePrivileges, shellCommand } from "../../../../../providers/ssh/shell/privileges.ts";
+import {
+  missingPrivileges,
+  parsePrivileges,
+  parseServer,
+  shellCommand,
+} from "../../../../../providers/ssh/shell/privileges.ts";
 
 const config = { user: "me", sudo: "auto" } as const;
 const told = (...lines: readonly string[]) => `${lines.join("\n")}\n`;
@@ -78,4 +83,13 @@ test("reports that the target enforces SELinux, but not that it only warns, or h
 
 test("rejects an invalid answer", () => {
   assert.throws(() => parsePrivileges("", config), { code: "failed_precondition" });
+});
+
+test("reports which process serves the connection, unless the target's answer is no process", () => {
+  const answer = (line: string) => parseServer(told("root", "root", "", "", "", "proc", "", "", line));
+  const server = "812 440213 6f1a7f0c-9a57-4b5e-8b0d-0f6a3c1d2e4f";
+  assert.equal(answer(server), server);
+  for (const other of ["", "812", `${server} x`, `-1${server}`, `${server}\u0000`, server.replace("812", "$(id)")])
+    assert.equal(answer(other), undefined, other);
+  assert.equal(parseServer(told("root", "root")), undefined);
 });
