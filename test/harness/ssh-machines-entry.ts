@@ -1,4 +1,4 @@
-// Machines in one process that are reached over SSH: each has an SSH server and files of its own, and a container runtime in memory. Run by
+// Machines of one process that are reached over SSH: each has an SSH server and files of its own, and a container runtime in memory. Run by
 // startSshMachines; process.argv: a folder for the machines' files, the address of the SSH servers, a file with the public key of root's
 // login. Each line of the input is answered with a line of JSON: "start NAME PORT" with the fingerprint of the new machine's host key,
 // "traffic" with what the SSH servers have seen, by the machines' names. The end of the input ends it.

@@ -1,3 +1,4 @@
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,10 +18,11 @@ const firstPort = 20_000;
 /** Limit of the programs of a user that watch files. It is the kernel's, which all of these machines share; by default it is 128. */
 const watchers = { file: "/proc/sys/fs/inotify/max_user_instances", needed: 4_096 };
 
-/** Machines of one process that the agent's machine reaches over SSH: each has a host key, files, locks and a machine ID of its own, the
- *  cluster's network, and a container runtime in memory. */
+/** Machines that the agent's machine reaches over SSH, served by a few processes: each has a host key, files, locks and a machine ID of its
+ *  own, the cluster's network, and a container runtime in memory. */
 export interface SshMachines extends AsyncDisposable {
-  readonly pid: number;
+  /** The processes. */
+  readonly pids: readonly number[];
   /** Starts another one. @param ssh fields of the object's `spec.ssh` that differ. @returns the GraftedNode for it, a member of the pool that
    *  `createSshPool` creates. */
   start(name: string, ssh?: object): Promise<{ readonly metadata: { readonly name: string } }>;
@@ -30,39 +32,27 @@ export interface SshMachines extends AsyncDisposable {
   fileOf(name: string, path: string): string;
 }
 
-/** Starts the process, still without machines, beside a cluster with a provider over SSH. It ends when it is disposed. */
-export async function startSshMachines({ layout, spawnInside }: Cluster): Promise<SshMachines> {
+/** Starts the processes, still without machines, beside a cluster with a provider over SSH. They end when they are disposed.
+ *  @param processes their number: one process answers for about fifty machines in time. */
+export async function startSshMachines({ layout, spawnInside }: Cluster, processes: number): Promise<SshMachines> {
   const folder = join(layout.dir, "machines");
   mkdirSync(folder);
   const limit = readFileSync(watchers.file, "utf8");
   if (Number(limit) < watchers.needed) writeFileSync(watchers.file, String(watchers.needed));
   const entry = join(import.meta.dirname, "ssh-machines-entry.ts");
-  const child = spawnInside([process.execPath, entry, folder, agentAddresses.target, `${loginKeyFile(layout)}.pub`]);
-  child.stderr?.pipe(process.stderr);
-  const { stdin, stdout } = child;
-  const ended = once(child, "exit");
-  if (!stdin || !stdout || child.pid === undefined) throw new Error("the machines' process cannot be asked");
-  const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
-  let last: Promise<unknown> = Promise.resolve();
-  /** Answers come in the order of the questions. */
-  const ask = <Answer>(line: string): Promise<Answer> => {
-    stdin.write(`${line}\n`);
-    const answer = last.then(async () => {
-      const { value, done } = await lines.next();
-      if (done) throw new Error(`the machines' process ended when it was asked "${line}"`);
-      return JSON.parse(value) as Answer;
-    });
-    last = answer;
-    return answer;
-  };
-  let nextPort = firstPort;
+  const argv = [process.execPath, entry, folder, agentAddresses.target, `${loginKeyFile(layout)}.pub`];
+  const servers = Array.from({ length: processes }, () => startServer(spawnInside(argv)));
+  let started = 0;
   return {
-    pid: child.pid,
+    pids: servers.map(({ pid }) => pid),
     async start(name, ssh = {}) {
-      const port = nextPort++;
+      const port = firstPort + started;
+      const server = servers[started % servers.length];
+      started += 1;
+      if (!server) throw new Error("there is no process for machines");
       const cgroupRoot = join(layout.cgroup, name);
       createCgroup({ ...layout, cgroup: cgroupRoot });
-      const hostKeyFingerprints = [await ask<string>(`start ${name} ${port}`)];
+      const hostKeyFingerprints = [await server.ask<string>(`start ${name} ${port}`)];
       return {
         apiVersion,
         kind: "GraftedNode",
@@ -74,12 +64,41 @@ export async function startSshMachines({ layout, spawnInside }: Cluster): Promis
         },
       };
     },
-    traffic: () => ask("traffic"),
+    async traffic() {
+      const seen = await Promise.all(servers.map(({ ask }) => ask<Readonly<Record<string, SshTraffic>>>("traffic")));
+      return Object.assign({}, ...seen) as Readonly<Record<string, SshTraffic>>;
+    },
     fileOf: (name, path) => join(folder, name, path.replace(/^\/var\//, "")),
     async [Symbol.asyncDispose]() {
+      await Promise.all(servers.map((server) => server.end()));
+      writeFileSync(watchers.file, limit);
+    },
+  };
+}
+
+/** A process of machines, which answers in the order of the questions. */
+function startServer(child: ChildProcess) {
+  child.stderr?.pipe(process.stderr);
+  const { stdin, stdout, pid } = child;
+  const ended = once(child, "exit");
+  if (!stdin || !stdout || pid === undefined) throw new Error("a process of machines cannot be asked");
+  const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
+  let last: Promise<unknown> = Promise.resolve();
+  return {
+    pid,
+    ask<Answer>(line: string): Promise<Answer> {
+      stdin.write(`${line}\n`);
+      const answer = last.then(async () => {
+        const { value, done } = await lines.next();
+        if (done) throw new Error(`a process of machines ended when it was asked "${line}"`);
+        return JSON.parse(value) as Answer;
+      });
+      last = answer;
+      return answer;
+    },
+    async end() {
       stdin.end();
       await ended;
-      writeFileSync(watchers.file, limit);
     },
   };
 }
