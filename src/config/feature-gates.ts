@@ -26,6 +26,7 @@ const implemented = new Set([
   "CPUManagerPolicyAlphaOptions",
   "CPUManagerPolicyBetaOptions",
   "DisableCPUQuotaWithExclusiveCPUs",
+  "KubeletPodResourcesListUseActivePods",
   "PodLevelResourceManagers",
   "MemoryQoS",
   "GracefulNodeShutdown",

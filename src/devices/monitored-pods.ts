@@ -3,13 +3,24 @@ import type { PodStatus } from "../objects.ts";
 import type { PodStore, StatusReader } from "../pipeline.ts";
 import { isTerminal } from "../pod/phase.ts";
 
-/** The node's pods for device monitoring agents. @param status the latest statuses. */
-export function monitoredPods(desired: Pick<PodStore, "list" | "byName">, status: StatusReader): PodsProvider {
+export interface MonitoredPodsOptions {
+  /** The latest statuses. */
+  readonly status: StatusReader;
+  /** False to list pods that have ended, too (feature gate KubeletPodResourcesListUseActivePods). */
+  readonly onlyActive: boolean;
+}
+
+/** The node's pods for device monitoring agents. */
+export function monitoredPods(
+  desired: Pick<PodStore, "list" | "byName">,
+  { status, onlyActive }: MonitoredPodsOptions,
+): PodsProvider {
   const all = () => desired.list();
   const hasEnded = (uid: string, shown: PodStatus | undefined) => isTerminal((status.get(uid) ?? shown)?.phase);
+  const active = () => all().filter((pod) => !hasEnded(pod.metadata.uid, pod.status));
   return {
     all,
     byName: (namespace, name) => desired.byName(namespace, name),
-    active: () => all().filter((pod) => !hasEnded(pod.metadata.uid, pod.status)),
+    listed: onlyActive ? active : all,
   };
 }

@@ -36,9 +36,10 @@ export type PodResourcesMethod = "list" | "get" | "get_allocatable";
 
 /** Pods of the node, for the PodResources API. */
 export interface PodsProvider {
-  /** All known pods, and the active ones. */
+  /** All known pods. */
   all(): readonly Pod[];
-  active(): readonly Pod[];
+  /** Those that version v1 lists. */
+  listed(): readonly Pod[];
   byName(namespace: string, name: string): Pod | undefined;
 }
 
@@ -82,7 +83,7 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
   };
   const addServices = (server: Server): void => {
     server.addService(boundedService(PodResourcesListerService, budget), {
-      list: answering("v1", "list", () => listPodResources(pods.active(), deps)),
+      list: answering("v1", "list", () => listPodResources(pods.listed(), deps)),
       get: answering("v1", "get", get),
       getAllocatableResources: answering("v1", "get_allocatable", () =>
         AllocatableResourcesResponse.fromPartial({

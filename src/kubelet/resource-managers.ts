@@ -91,7 +91,10 @@ function createNodeDeviceManager(
     requestTimeoutMs: config.kubelet.runtimeRequestTimeout,
     host: target.host,
     onChange: throttle(() => parts.signals.nodeChanged.send(), deviceUpdateIntervalMs, clock),
-    pods: monitoredPods(desired, status),
+    pods: monitoredPods(desired, {
+      status,
+      onlyActive: gateEnabled(config.kubelet.featureGates, "KubeletPodResourcesListUseActivePods"),
+    }),
     cpus,
     claims,
     numaNodes: alignment?.numa.ids ?? [],

@@ -13,10 +13,11 @@ test("a pod is active until its latest local status is terminal, or, without one
     list: () => pods,
     byName: (_namespace: string, name: string) => pods.find((p) => p.metadata.name === name),
   };
-  const provider = monitoredPods(store, latest);
+  const provider = monitoredPods(store, { status: latest, onlyActive: true });
   const uids = (found: readonly { readonly metadata: { readonly uid: string } }[]) =>
     found.map(({ metadata }) => metadata.uid);
   assert.deepEqual(uids(provider.all()), ["new", "old", "done"]);
-  assert.deepEqual(uids(provider.active()), ["new"]);
+  assert.deepEqual(uids(provider.listed()), ["new"]);
+  assert.deepEqual(uids(monitoredPods(store, { status: latest, onlyActive: false }).listed()), ["new", "old", "done"]);
   assert.equal(provider.byName("ns", "old"), pods[1]);
 });

@@ -66,7 +66,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
     onChange: () => void hurries++,
     pods: {
       all: () => pods,
-      active: () => pods.filter(({ status }) => status?.phase !== "Succeeded"),
+      listed: () => pods.filter(({ status }) => status?.phase !== "Succeeded"),
       byName: (namespace, name) =>
         pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
     },
