@@ -106,10 +106,12 @@ function startServer(child: ChildProcess) {
 /** Creates a pool with the login of such machines, and what its members have in common. */
 export async function createSshPool({ layout }: Cluster, api: Pick<Api, "create">): Promise<void> {
   await createLogin(api, "login", loginKeyFile(layout));
+  // Without thresholds a machine is not measured every ten seconds, which a processor that is all machines would be busy with.
+  const evictionHard = { "nodefs.available": "0%" };
   const template = {
     ssh: { secretRef: { name: "login" } },
     network: "isolated",
-    kubeletConfiguration: { failSwapOn: false, failCgroupV1: false, evictionHard: { "nodefs.available": "1%" } },
+    kubeletConfiguration: { failSwapOn: false, failCgroupV1: false, evictionHard },
   };
   const metadata = { name: "edge", namespace };
   await api.create(poolPath(namespace), { apiVersion, kind: "GraftedNodePool", metadata, spec: { template } });
