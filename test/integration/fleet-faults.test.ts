@@ -6,6 +6,8 @@ import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace } from "./helm/release.ts";
+import { type ChurnDriver, startChurnDriver } from "./helm/churn-driver.ts";
+import { churnKinds } from "./helm/churn-kinds.ts";
 import { churnPods } from "./helm/replica-churn.ts";
 import { type ReplicaFault, replicaFaults } from "./helm/replica-faults.ts";
 import { watchReplicas } from "./helm/replica-watch.ts";
@@ -24,6 +26,7 @@ const say = (line: string): void => console.error(`fleet: ${line}`);
 describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_000 + 1_200_000 }, () => {
   let lab: HelmLab;
   let shared: Replicas;
+  let driver: ChurnDriver;
 
   before(async () => {
     lab = await startHelmLab("fleet-faults", { say });
@@ -34,8 +37,12 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
     await shared.untilShared(() => true, 120_000 + count * 5_000);
     for (const name of machines)
       await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", `pod/on-${name}`, "--timeout=55s"]);
+    driver = await startChurnDriver(lab, machines[0] ?? "");
   });
-  after(async () => lab?.[Symbol.asyncDispose]());
+  after(async () => {
+    await driver?.[Symbol.asyncDispose]();
+    await lab?.[Symbol.asyncDispose]();
+  });
 
   test("no container restarts, no epoch decreases, no Node becomes Unknown, no machine is without an owner, and pods come and go", async () => {
     const chance = createChance();
@@ -43,7 +50,7 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
     const running = await shared.containers();
     using watch = watchReplicas(lab, shared);
     // Of a sequence of its own: how many pods there will be depends on the time that they take.
-    const churn = churnPods(lab, machines, createChance(chance.seed + 1));
+    const churn = churnPods(lab, machines, churnKinds(lab.cluster, driver), createChance(chance.seed + 1));
     const began = performance.now();
     const faults = replicaFaults(lab, shared, chance, longestSeconds);
     let rounds = 0;
@@ -55,11 +62,16 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
     }
     const { ended, failures } = await churn.stop();
     const { epochs, looks } = watch.seen();
-    say(
-      `${rounds} faults, ${epochs} epochs on the machines, ${looks} looks at the objects, ${ended} pods came and went`,
-    );
+    const kinds = Map.groupBy(ended.values(), (kind) => kind);
+    const pods = [...kinds].map(([kind, { length }]) => `${length} ${kind}`).join(", ");
+    say(`${rounds} faults, ${epochs} epochs on the machines, ${looks} looks; pods that came and went: ${pods}`);
     assert.deepEqual(failures, []);
-    assert.ok(ended > rounds, `only ${ended} pods came and went`);
+    assert.equal(kinds.size, 5, pods);
+    assert.deepEqual(
+      driver.names(),
+      [...ended].filter(([, kind]) => kind === "stored").map(([name]) => name),
+    );
+    assert.deepEqual(await driver.mounts(), []);
     assert.ok(epochs >= machines.length + 2, `only ${epochs} epochs were seen`);
     assert.ok(looks > 10, `only ${looks} looks`);
 

@@ -2,22 +2,27 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Chance } from "../../harness/chance.ts";
 import type { HelmLab } from "../../harness/helm-lab.ts";
 import type { Pod } from "../../../src/objects.ts";
-import { podOn } from "./grafted-machine.ts";
+import type { ChurnKind } from "./churn-kinds.ts";
 
-/** Longest time until a pod runs, or is gone, whatever befalls the replicas and the API server meanwhile, milliseconds. */
+/** Longest time of a step of a pod, whatever befalls the replicas and the API server meanwhile, milliseconds. */
 const longestMs = 240_000;
 
 /** Pods that come and go on machines while the replicas that serve these do. */
 export interface ReplicaChurn {
-  /** Ends once the present pod is gone. @returns the number of pods that ran and are gone, and what went wrong. */
-  stop(): Promise<{ readonly ended: number; readonly failures: readonly string[] }>;
+  /** Ends once the present pod is gone, and one of each kind. @returns the kinds of the pods that are gone, by name, and what went wrong. */
+  stop(): Promise<{ readonly ended: ReadonlyMap<string, string>; readonly failures: readonly string[] }>;
 }
 
-/** Creates one pod after the other on machines that are drawn by chance, waits until each runs, and deletes it. A pod that is being started,
- *  or ended, when its machine changes its owner is started, or ended, by the next one. */
-export function churnPods({ cluster }: HelmLab, machines: readonly string[], { pick }: Chance): ReplicaChurn {
+/** Creates one pod after the other on machines that are drawn by chance, waits until it has done what its kind does, and deletes it. What is
+ *  under way when its machine changes its owner is brought to its end by the next one. The kinds come in turn. */
+export function churnPods(
+  { cluster }: HelmLab,
+  machines: readonly string[],
+  kinds: readonly ChurnKind[],
+  { pick }: Chance,
+): ReplicaChurn {
   const failures: string[] = [];
-  let ended = 0;
+  const ended = new Map<string, string>();
   const stop = new AbortController();
   /** The API server may be away: asks until it answers. */
   const until = async (what: string, holds: () => Promise<boolean>): Promise<boolean> => {
@@ -29,21 +34,36 @@ export function churnPods({ cluster }: HelmLab, machines: readonly string[], { p
     failures.push(`${what}: not within ${longestMs / 1_000} s`);
     return false;
   };
-  const comeAndGo = async (name: string, machine: string): Promise<void> => {
-    const pod = { ...podOn(machine), metadata: { name } };
+  const comeAndGo = async (name: string, machine: string, kind: ChurnKind): Promise<void> => {
+    const pod = kind.pod(name, machine);
     const find = () => cluster.get<Pod>("pod", name);
+    const has = async (holds: (pod: Pod) => boolean) => {
+      const found = await find();
+      return found !== undefined && holds(found);
+    };
     const isCreated = async () => (await cluster.apply([pod]), true);
-    const isRunning = async () => (await find())?.status?.phase === "Running";
+    const hasBegun = () => has((found) => found.status?.phase === "Running" || kind.isDone(found));
+    const hasActed = async () => (await kind.act?.(name), true);
     const isDeleted = async () =>
       (await cluster.kubectl(["delete", "pod", name, "--wait=false", "--ignore-not-found"])).code === 0;
     const isGone = async () => (await find()) === undefined;
-    const about = `${name} on ${machine}`;
-    if (!(await until(`${about} is created`, isCreated)) || !(await until(`${about} runs`, isRunning))) return;
-    if ((await until(`${about} is deleted`, isDeleted)) && (await until(`${about} is gone`, isGone))) ended += 1;
+    const about = `${name}, ${kind.name} on ${machine}`;
+    const steps: readonly (readonly [string, () => Promise<boolean>])[] = [
+      ["is created", isCreated],
+      ["runs", hasBegun],
+      ["is changed", hasActed],
+      ["is as it should be", () => has(kind.isDone)],
+      ["is deleted", isDeleted],
+      ["is gone", isGone],
+    ];
+    for (const [what, holds] of steps) if (!(await until(`${about} ${what}`, holds))) return;
+    ended.set(name, kind.name);
   };
   const working = (async () => {
-    for (let number = 1; !stop.signal.aborted && failures.length === 0; number += 1)
-      await comeAndGo(`churn-${number}`, pick(machines));
+    for (let number = 0; (!stop.signal.aborted || number < kinds.length) && failures.length === 0; number += 1) {
+      const kind = kinds[number % kinds.length];
+      if (kind) await comeAndGo(`churn-${number + 1}`, kind.machine ?? pick(machines), kind);
+    }
   })();
   return {
     async stop() {
