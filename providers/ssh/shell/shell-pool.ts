@@ -1,3 +1,4 @@
+import type { Clock } from "../../../src/lib/clock.ts";
 import { abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { ClockAndLog } from "../../../src/lib/log.ts";
 import type { Link } from "../connection/link.ts";
@@ -29,7 +30,7 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     onStart(shell.group, session.connection.lost);
     return shell;
   };
-  const pool = createPool(() => start(clock.within(startTimeoutMs), false));
+  const pool = createPool(() => start(clock.within(startTimeoutMs), false), clock);
   const runOn = async (shell: Shell, what: ShellRequest, signal: AbortSignal): Promise<ShellResult> => {
     link.countExchange();
     try {
@@ -80,10 +81,16 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
 const maxShells = 12;
 /** As many as a pod's start uses at once: another shell takes three round trips to start. */
 const maxIdle = 6;
+/** How long a caller waits for one of so many shells before another one is started, ms. Most scripts end sooner, and more sessions than a
+ *  connection allows take another connection. */
+const patienceMs = 500;
 
-/** Pool of busy and idle shells. If no shell is idle, another one is started for the caller. The caller gets the new shell or the
- *  first released one, since most scripts take less time than starting a shell. */
-export function createPool<T extends Pick<Shell, "usable" | "close">>(start: () => Promise<T>) {
+/** Pool of busy and idle shells. If no shell is idle, another one is started for the caller, at once while there are few. The caller gets the
+ *  new shell or the first released one, since most scripts take less time than starting a shell. */
+export function createPool<T extends Pick<Shell, "usable" | "close">>(
+  start: () => Promise<T>,
+  clock: Pick<Clock, "after">,
+) {
   type Waiter = PromiseWithResolvers<T>;
   const idle: T[] = [];
   const waiting = new Set<Waiter>();
@@ -128,13 +135,19 @@ export function createPool<T extends Pick<Shell, "usable" | "close">>(start: () 
     if (free) return free;
     const waiter = Promise.withResolvers<T>();
     waiting.add(waiter);
-    if (shells < maxShells) void startFor(waiter);
+    const startUnlessServed = () => {
+      if (waiting.has(waiter) && shells < maxShells) void startFor(waiter);
+    };
+    const impatient = shells < maxIdle ? undefined : clock.after(patienceMs, startUnlessServed);
+    if (!impatient) startUnlessServed();
     try {
       return await untilAborted(waiter.promise, signal);
     } catch (error) {
       // A shell assigned to a caller that has given up goes to the next one.
       if (!waiting.delete(waiter)) void waiter.promise.then(release, () => undefined);
       throw error;
+    } finally {
+      impatient?.cancel();
     }
   };
   return {

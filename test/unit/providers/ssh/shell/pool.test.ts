@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createPool } from "../../../../../providers/ssh/shell/shell-pool.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
 import { never } from "../../../../fakes/signals.ts";
 
 const soon = () => new Promise(setImmediate);
@@ -11,17 +12,24 @@ function rig() {
   const starting: PromiseWithResolvers<Fake>[] = [];
   let made = 0;
   const shell = () => new Fake((made += 1));
+  const clock = fakeClock();
   const pool = createPool<Fake>(() => {
     const start = Promise.withResolvers<Fake>();
     starting.push(start);
     return start.promise;
-  });
+  }, clock);
   const started = async () => {
     const taken = pool.acquire(never);
+    if (starting.length === 0) await clock.advance(500);
     starting.shift()?.resolve(shell());
     return taken;
   };
-  return { pool, starting, shell, started };
+  const startedAll = async (count: number) => {
+    const all: Fake[] = [];
+    while (all.length < count) all.push(await started());
+    return all;
+  };
+  return { clock, pool, starting, shell, started, startedAll };
 }
 
 class Fake {
@@ -60,10 +68,27 @@ test("a caller gets the error of a failed start unless another shell is released
   assert.equal(await second, first);
 });
 
+test("a caller waits half a second for one of six shells before another one is started for it", async () => {
+  const { clock, pool, starting, shell, startedAll } = rig();
+  const [first, second] = await startedAll(6);
+  assert.ok(first && second);
+  const [served, patient] = [pool.acquire(never), pool.acquire(never)];
+  await clock.advance(499);
+  assert.equal(starting.length, 0);
+  pool.release(first);
+  assert.equal(await served, first);
+  await clock.advance(1);
+  assert.equal(starting.length, 1);
+  const another = shell();
+  starting.shift()?.resolve(another);
+  assert.equal(await patient, another);
+});
+
 test("starts at most twelve shells, and replaces a dead one for a waiting caller", async () => {
-  const { pool, starting, shell, started } = rig();
-  const all = await Promise.all(Array.from({ length: 12 }, started));
+  const { clock, pool, starting, shell, startedAll } = rig();
+  const all = await startedAll(12);
   const waiting = pool.acquire(never);
+  await clock.advance(60_000);
   assert.equal(starting.length, 0);
   const [dead] = all;
   assert.ok(dead);
@@ -87,8 +112,8 @@ test("the shell of an aborted caller goes to the next caller", async () => {
 });
 
 test("keeps at most six idle shells", async () => {
-  const { pool, started } = rig();
-  const all = await Promise.all(Array.from({ length: 8 }, started));
+  const { pool, startedAll } = rig();
+  const all = await startedAll(8);
   for (const shell of all) pool.release(shell);
   assert.deepEqual(
     all.map(({ closed }) => closed),
