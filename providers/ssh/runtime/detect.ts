@@ -130,17 +130,25 @@ function failureText(error: unknown): string {
   return hasCode(error, "not_found") ? "does not exist" : messageOf(error);
 }
 
-/** Detects the protocol of a socket: Docker answers HTTP/1.1, a gRPC server speaks only HTTP/2. */
+/** Length of `HTTP/1.1 200`. */
+const statusLength = 12;
+
+/** Detects the protocol of a socket: Docker and Podman answer this request over HTTP/1.1. containerd does not speak it; CRI-O serves its own
+ *  pages beside gRPC, and answers 404.
+ *  @see https://github.com/cri-o/cri-o/blob/c87b11115f8c7389d24963382d6db3864d42f33c/server/inspect.go */
 async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: AbortSignal): Promise<RuntimeProtocol> {
   const connection = await host.dial({ unix: socket }, signal);
   try {
     connection.write("GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n");
     const { promise, resolve } = Promise.withResolvers<RuntimeProtocol>();
-    connection.once("data", (bytes: Buffer) =>
-      resolve(bytes.toString("latin1").startsWith("HTTP/1.") ? "docker" : "cri"),
-    );
+    let response = "";
+    const decide = () => resolve(/^HTTP\/1\.\d (?!404)/.test(response) ? "docker" : "cri");
+    connection.on("data", (bytes: Buffer) => {
+      response += bytes.toString("latin1");
+      if (response.length >= statusLength || !"HTTP/1.".startsWith(response.slice(0, 7))) decide();
+    });
     connection.on("error", () => resolve("cri"));
-    for (const event of ["end", "close"]) connection.once(event, () => resolve("cri"));
+    for (const event of ["end", "close"]) connection.once(event, decide);
     signal.addEventListener("abort", () => resolve("cri"), { once: true });
     return await promise;
   } finally {

@@ -14,8 +14,8 @@ import { never } from "../../../../fakes/signals.ts";
 const containerd = "/run/containerd/containerd.sock";
 const docker = "/var/run/docker.sock";
 
-/** A target with a containerd, which answers only if `alive`, and a Docker Engine unless `engine` is false. */
-async function target({ engine = true, alive = false, reached = () => Promise.resolve() } = {}) {
+/** A target with a containerd, which answers only if `alive`, over HTTP/1.1 with `page`, and a Docker Engine unless `engine` is false. */
+async function target({ engine = true, alive = false, page = "", reached = () => Promise.resolve() } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   for (const path of ["/run/containerd", "/var/run"])
@@ -26,7 +26,11 @@ async function target({ engine = true, alive = false, reached = () => Promise.re
       { unix: docker },
       (connection) => void connection.once("data", () => connection.end("HTTP/1.1 200")),
     );
-  if (alive) await host.listen({ unix: containerd }, (connection) => connection.end());
+  if (alive)
+    await host.listen(
+      { unix: containerd },
+      (connection) => void connection.once("data", () => connection.end(page || undefined)),
+    );
   const dial = async (to: Address, signal?: AbortSignal) => {
     if (!alive && "unix" in to && to.unix === containerd) throw new CodedError("unavailable", `${containerd}: refused`);
     return host.dial(to, signal);
@@ -93,6 +97,15 @@ test("chooses no runtime while one of them cannot list its pods", async () => {
   runtimes.containerd.failNext("listPodSandbox", failing);
   await assert.rejects(find("auto"), failing);
   assert.deepEqual(disposed.toSorted(), [containerd, docker]);
+});
+
+test("a runtime that serves other pages beside gRPC, as CRI-O does, is a CRI runtime", async () => {
+  const { find, made } = await target({ alive: true, page: "HTTP/1.1 404 Not Found" });
+  assert.equal((await find("auto")).socket, containerd);
+  assert.deepEqual(made.toSorted(), [
+    [containerd, "cri"],
+    [docker, "docker"],
+  ]);
 });
 
 test("skips a socket without a runtime", async () => {
