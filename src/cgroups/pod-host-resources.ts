@@ -119,7 +119,8 @@ async function readPodCgroup(
   const usage = (name: string): GroupUsage => groupUsage(groups.get(name) ?? new Map(), version);
   const used = new Map<string, number>();
   for (const id of ids) {
-    const own = [...groups.keys()].find((name) => name.endsWith(`/${id}`) || name.endsWith(`-${id}.scope`));
+    const ends = [`/${id}`, `-${id}`, `-${id}.scope`];
+    const own = [...groups.keys()].find((name) => ends.some((end) => name.endsWith(end)));
     const bytes =
       (own === undefined ? undefined : usage(own).memory?.usage) ?? (await reportedUsage(runtime, id, signal));
     if (bytes !== undefined) used.set(id, bytes);

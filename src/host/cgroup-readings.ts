@@ -9,7 +9,7 @@ export interface CgroupRequest {
   readonly path: string;
   /** IDs of containers; missing ones are omitted. */
   readonly containerIds?: readonly string[];
-  /** The container whose network namespace is read for all of them. */
+  /** The container whose network namespace is read for all of them; if it has no process, that of another one with a process. */
   readonly networkOf?: string;
 }
 
@@ -29,6 +29,9 @@ const mount = "/sys/fs/cgroup";
 const maxOutputBytes = 32 * 2 ** 20;
 const maxFiles = 200_000;
 const readTimeoutMs = 30_000;
+/** The child of a container's cgroup into which crun moves its processes with systemd and cgroup v2.
+ *  @see https://github.com/containers/crun/blob/main/crun.1.md */
+const crunChild = "container";
 
 /** Files by hierarchy. */
 const filesV1: Readonly<Record<string, string>> = {
@@ -55,9 +58,10 @@ const procFiles = [
 ].map((name) => `/proc/${name}`);
 
 /** Lists the files to read, and reads them with one program: a few processes in total, for any number of pods. Runtimes name a
- *  container's cgroup by the container's ID, or with systemd `PREFIX-ID.scope`; conmon's cgroup is skipped. The processes of a
- *  cgroup are read from the first hierarchy. Those of the root cgroup, which has processes of its own in addition to those of
- *  its children, are read from the cpu hierarchy. Standard input: one cgroup per line, `PATH NETWORK-ID ID…`. */
+ *  container's cgroup by the container's ID (CRI-O: `crio-ID`), or with systemd `PREFIX-ID.scope`; conmon's cgroup is skipped. The
+ *  processes of a cgroup are read from the first hierarchy; with crun they are in its child `container`. Those of the root cgroup,
+ *  which has processes of its own in addition to those of its children, are read from the cpu hierarchy. Standard input: one cgroup
+ *  per line, `PATH NETWORK ID…`, where NETWORK is `-` unless the network of the first container with a process is read. */
 const readScript = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }
@@ -71,13 +75,19 @@ tell() { for file in $files; do echo "$dir/$file"; done; }
       tell
       case "$path$root" in cpu|.) echo "$dir/cgroup.procs" ;; esac
       for id in $ids; do
-        for dir in "$root$path/$id" "$root$path"/*-"$id".scope; do
+        for dir in "$root$path/$id" "$root$path"/*-"$id" "$root$path"/*-"$id".scope; do
           case $dir in *-conmon-*) continue ;; esac
           [ -d "$dir" ] || continue
           tell
           [ "$root" = "$first" ] || continue
           echo "$dir/cgroup.procs"
-          [ "$id" = "$network" ] && read -r pid <"$dir/cgroup.procs" && echo "/proc/$pid/net/dev"
+          read -r pid <"$dir/cgroup.procs" || {
+            dir=$dir/${crunChild}
+            read -r pid <"$dir/cgroup.procs" || continue
+            echo "$dir/cgroup.procs"
+          }
+          [ "$network" = - ] || echo "/proc/$pid/net/dev"
+          network=-
         done
       done
     done
@@ -97,7 +107,11 @@ export async function readCgroups(
   const hierarchies = Object.entries(files).map(([root, names]) => `${root} ${names}`);
   const argv = script(readScript, version === 2 ? "." : "memory", ...hierarchies);
   const stdin = wanted
-    .map(({ path, networkOf = "-", containerIds = [] }) => `${[path, networkOf, ...containerIds].join(" ")}\n`)
+    .map(({ path, networkOf, containerIds = [] }) => {
+      const isPreferred = (id: string) => id === networkOf;
+      const ids = [...containerIds.filter(isPreferred), ...containerIds.filter((id) => !isPreferred(id))];
+      return `${[path, networkOf === undefined ? "-" : "+", ...ids].join(" ")}\n`;
+    })
     .join("");
   const { stdout, truncated } = await host.run(argv, { stdin, maxOutputBytes, timeoutMs: readTimeoutMs, signal });
   if (truncated || countFiles(stdout) > maxFiles)
@@ -116,6 +130,12 @@ function countFiles(output: string): number {
 
 const fileMark = "==> ";
 
+/** The processes in crun's child are those of its parent. */
+function withoutCrunChild(file: string): string {
+  const inChild = `/${crunChild}/cgroup.procs`;
+  return file.endsWith(inChild) ? file.replace(inChild, "/cgroup.procs") : file;
+}
+
 /** Parses the output of `tail -v` for several files: each is preceded by a line with its name. */
 function parseReadings(output: string): CgroupReadings {
   const groups = new Map<string, Map<string, string>>();
@@ -125,7 +145,7 @@ function parseReadings(output: string): CgroupReadings {
     const [name = "", text = ""] = [parts[at], parts[at + 1]?.trim()];
     if (name.startsWith("/")) proc.set(name, text);
     else {
-      const path = posix.dirname(name.slice(name.indexOf("/")));
+      const path = posix.dirname(withoutCrunChild(name.slice(name.indexOf("/"))));
       const files = groups.get(path) ?? new Map<string, string>();
       files.set(posix.basename(name), text);
       groups.set(path, files);

@@ -113,7 +113,7 @@ function podSample(input: SampleInput, pod: RunningPod): PodSample {
   const path = input.podPath(pod);
   const reported = runtimeUsage.pods.get(uid);
   const measured = groupAt(input, path) ?? (reported && withCpuRate(input, uid, reported));
-  const network = onHostNetwork ? undefined : (networkOf(input, sandbox) ?? runtimeUsage.networks.get(uid));
+  const network = onHostNetwork ? undefined : (networkOf(input, pod) ?? runtimeUsage.networks.get(uid));
   const created = sandbox?.createdAt ?? containers.at(-1)?.createdAt ?? 0n;
   return {
     uid,
@@ -154,13 +154,21 @@ function cgroupUsage(input: SampleInput, id: string): Pick<ContainerSample, "pat
   return { ...(path !== undefined && { path }), ...(measured && { measured }) };
 }
 
-/** Traffic of the interfaces in the network namespace of a sandbox's process. */
+/** Traffic of the interfaces in the network namespace of a pod: that of the sandbox's process or, as CRI-O's sandboxes have none, of a
+ *  container's. */
 function networkOf(
-  { readings: { groups, proc }, containers }: SampleInput,
-  sandbox: cri.PodSandboxStatus | undefined,
+  { readings: { groups, proc }, containers: paths }: SampleInput,
+  { sandbox, containers }: RunningPod,
 ): readonly InterfaceTraffic[] | undefined {
-  const processes = groups.get(containers.get(sandbox?.id ?? "") ?? "")?.get("cgroup.procs");
-  const tables = (processes ?? "").split("\n").map((pid) => proc.get(`/proc/${pid}/net/dev`));
+  const ids = [...(sandbox ? [sandbox] : []), ...containers].map(({ id }) => id);
+  const processes = ids.flatMap(
+    (id) =>
+      groups
+        .get(paths.get(id) ?? "")
+        ?.get("cgroup.procs")
+        ?.split("\n") ?? [],
+  );
+  const tables = processes.map((pid) => proc.get(`/proc/${pid}/net/dev`));
   const table = tables.find((text) => text !== undefined);
   return table === undefined ? undefined : parseNetDev(table);
 }

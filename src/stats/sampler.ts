@@ -102,14 +102,14 @@ function pathsOf(uid: string, layout: CgroupLayout): readonly string[] {
   return layout.perQos ? qosClasses.map((tier) => podCgroup(uid, tier, layout)) : [];
 }
 
-/** Paths of containers' cgroups by ID: `/…/pod1/ID`, or under systemd `/…/cri-containerd-ID.scope`. */
+/** Paths of containers' cgroups by ID: `/…/pod1/ID`, CRI-O's `/…/pod1/crio-ID`, or under systemd `/…/cri-containerd-ID.scope`. */
 function containerGroups(pods: readonly RunningPod[], { groups }: CgroupReadings): ReadonlyMap<string, string> {
   const ids = new Set(pods.flatMap(({ sandbox, containers }) => [sandbox?.id, ...containers.map(({ id }) => id)]));
   const found = new Map<string, string>();
   for (const path of groups.keys()) {
     const name = path.slice(path.lastIndexOf("/") + 1);
-    const id = /-([^-]+)\.scope$/.exec(name)?.[1] ?? name;
-    if (ids.has(id)) found.set(id, path);
+    const id = ids.has(name) ? name : /-([^-]+?)(?:\.scope)?$/.exec(name)?.[1];
+    if (id !== undefined && ids.has(id)) found.set(id, path);
   }
   return found;
 }

@@ -197,17 +197,19 @@ test("reads limits and usage of a running pod's cgroup, and sets the limits", as
     [`${own}/memory.max`]: "134217728",
     [`${own}/run-1/memory.current`]: "1024",
     [`${own}/run-1/memory.stat`]: "inactive_file 1000",
+    [`${own}/crio-run4/memory.current`]: "2048",
+    [`${own}/crio-run4/memory.stat`]: "inactive_file 0",
   });
   host.program("sh", (_args, { stdout }) => {
     stdout.write(said);
     return 0;
   });
-  const seen = ["run-1", "run-2", "run-3"];
+  const seen = ["run-1", "run-2", "run-3", "run4"];
   assert.equal((await ground.groups.read(pod, seen, never)).limits, undefined, "nothing was made here");
   await ground.prepare(pod, true, never);
   const { limits, memory, containers } = await ground.groups.read(pod, seen, never);
   assert.deepEqual([limits?.memoryBytes, limits?.cpuQuotaUs, limits?.cpuPeriodUs], [2 ** 27, 50_000, 100_000]);
-  assert.deepEqual([memory, Object.fromEntries(containers)], [4096, { "run-1": 1024, "run-2": 7 }]);
+  assert.deepEqual([memory, Object.fromEntries(containers)], [4096, { "run-1": 1024, "run-2": 7, run4: 2048 }]);
   assert.deepEqual(ground.groups.wanted(pod), {
     cpuShares: 256,
     cpuPeriodUs: 100_000,

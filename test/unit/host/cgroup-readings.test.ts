@@ -165,6 +165,26 @@ test("v2 with systemd: finds scopes by container ID, except those of conmon", as
   });
 });
 
+test("v2 with CRI-O: finds cgroups named crio-ID, crun's processes, and the network of a pod whose sandbox has no process", async () => {
+  const dir = `${pod}/crio-${id("c")}`;
+  using host = shellWith({
+    [`${pod}/crio-${id("b")}/cgroup.procs`]: "",
+    [`${dir}/memory.current`]: "5000\n",
+    [`${dir}/cgroup.procs`]: "",
+    [`${dir}/container/memory.current`]: "4000\n",
+    [`${dir}/container/cgroup.procs`]: `${process.pid}\n`,
+    [`${pod}/crio-conmon-${id("c")}/cgroup.procs`]: "1\n",
+  });
+  const wanted = [{ path: pod, networkOf: id("b"), containerIds: [id("c"), id("b")] }];
+  const { groups, proc } = await readCgroups(host, 2, wanted, signal);
+  assert.deepEqual([...groups.keys()].sort(), [`${pod}/crio-${id("b")}`, dir].sort());
+  assert.deepEqual(Object.fromEntries(groups.get(dir) ?? []), {
+    "memory.current": "5000",
+    "cgroup.procs": `${process.pid}`,
+  });
+  assert.ok(proc.has(`/proc/${process.pid}/net/dev`), "the network of the container's process");
+});
+
 test("reports a machine whose cgroups cannot be read", async () => {
   const silent: Pick<Host, "run"> = { run: async () => ({ code: 1, stdout: "", stderr: "", truncated: false }) };
   await assert.rejects(readCgroups(silent, 1, [{ path: "/" }], signal), { code: "failed_precondition" });

@@ -214,6 +214,20 @@ test("falls back to the runtime's stats for a container whose cgroup is not foun
   assert.deepEqual(await seen(), [cpu, 3e9]);
 });
 
+test("measures containers and the network of a pod of CRI-O, whose cgroups are named crio-ID and whose sandbox has no process", async () => {
+  const t = await rigged();
+  t.files = Object.fromEntries(
+    Object.entries(t.files).map(([name, text]) => [
+      name.replace(/\/(sandbox|main)\//, "/crio-$1/").replace("/proc/55/", "/proc/56/"),
+      name.endsWith("/sandbox/cgroup.procs") ? "" : text,
+    ]),
+  );
+  const { pods } = shown(await meanwhile(t, t.stats.summary(false, signal)));
+  const usage = pods[0]?.containers.map((one) => (one["memory"] as { usageBytes?: number }).usageBytes);
+  const network = pods[0]?.["network"] as { rxBytes?: number } | undefined;
+  assert.deepEqual([usage, network?.rxBytes], [[2100], 70]);
+});
+
 test("reports cgroup usage when the runtime does not answer", async () => {
   const t = await rigged();
   for (const name of Object.keys(t.files)) if (name.includes("/main/")) delete t.files[name];
