@@ -37,7 +37,7 @@ export type Tunnels = ReturnType<typeof createTunnels>;
 
 /** Port of the server that accepts tunnels; undefined for the API server's own. */
 const tunnelPorts: Readonly<Record<Distribution, number | undefined>> = { k3s: undefined, rke2: 9345 };
-/** Delay before a tunnel is reopened, milliseconds: the value of the k3s agent. */
+/** Delay before a tunnel is reopened, milliseconds: that of remotedialer's ClientConnect. (The k3s agent waits one second.) */
 const reconnectDelayMs = 5_000;
 const handshakeTimeoutMs = 10_000;
 
