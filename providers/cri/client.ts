@@ -42,6 +42,14 @@ export interface ChannelOptions {
   readonly clock: Clock;
 }
 
+/** The server ended a stream without an error. */
+export class StreamEndedError extends CodedError {
+  constructor(path: string) {
+    super("unavailable", `the stream ${path} ended`);
+    this.name = "StreamEndedError";
+  }
+}
+
 const userAgent = "graftlet-cri";
 
 /** Time after which a message stream yields to the event loop, milliseconds: messages that arrive together would otherwise be
@@ -96,7 +104,7 @@ export function createGrpcChannel(options: ChannelOptions): GrpcChannel {
           await clock.sleep(0);
           turnBegan = clock.monotonic();
         }
-        if (!signal.aborted) throw new CodedError("unavailable", `the stream ${method.path} ended`);
+        if (!signal.aborted) throw new StreamEndedError(method.path);
       } catch (error) {
         if (!signal.aborted) throw codedCallError(error, signal);
       }

@@ -15,7 +15,7 @@ import { decodeBounded, runtimeLimits } from "../../src/lib/bounded-decode.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { ClockAndLog } from "../../src/lib/log.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
-import type { GrpcChannel } from "./client.ts";
+import { type GrpcChannel, StreamEndedError } from "./client.ts";
 
 interface RuntimeEventSource {
   readonly name: string;
@@ -54,7 +54,9 @@ export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => A
 const subscribeDelayMs = 50;
 
 /** Yields `listening`, then the source's events. Go servers send no headers before the first message, so a subscription counts as
- *  established when a later call on the same connection has been answered and the stream has not been refused. */
+ *  established when a later call on the same connection has been answered and the stream has not been refused. CRI-O ends the stream at
+ *  once unless `enable_pod_events` is set.
+ *  @see https://github.com/cri-o/cri-o/blob/15bf5274e53335d13306a99f47dc15bb22461abf/server/container_events.go */
 async function* subscribe(
   source: RuntimeEventSource,
   { runtime, clock }: CriEventsOptions,
@@ -68,7 +70,9 @@ async function* subscribe(
     .call(runtimeService.version, VersionRequest.fromPartial({}), either)
     .then(() => clock.sleep(subscribeDelayMs, either));
   try {
-    await Promise.race([first, established]);
+    await Promise.race([first, established]).catch((error: unknown) => {
+      throw error instanceof StreamEndedError ? new CodedError("unimplemented", "the runtime sends no events") : error;
+    });
     yield { kind: "listening" };
     for (let next = await first; !next.done; next = await first) {
       if (next.value) yield next.value;

@@ -42,7 +42,7 @@ export async function readReportedConfig(
 
 /** Why a pod feature is unsupported; undefined if it is supported. User namespaces need a runtime handler that supports them;
  *  whether the pod's own handler does is checked when its sandbox is created. Without CDI containerd would start containers
- *  without their devices; runtimes that report no configuration, such as CRI-O, support CDI. */
+ *  without their devices; runtimes that report no configuration of containerd's form, such as CRI-O, support CDI. */
 export async function unsupportedReason(
   runtime: GrpcChannel,
   feature: RuntimeFeature,

@@ -135,6 +135,15 @@ test("a runtime without events is unimplemented and never yields listening", asy
   await assert.rejects(take(1, eventsOf(rig).events(never)), { code: "unimplemented" });
 });
 
+test("a runtime that ends the stream at once, as CRI-O does by default, has no events", async () => {
+  await using rig = socketRig();
+  const end = (call: ServerWritableStream<unknown, ContainerEventResponse>) => call.end();
+  await rig.serve((server) =>
+    server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: end }),
+  );
+  await assert.rejects(take(1, eventsOf(rig).events(never)), { code: "unimplemented" });
+});
+
 test("a broken stream throws unavailable", async () => {
   await using rig = socketRig();
   const stop = await rig.serve((server) =>
