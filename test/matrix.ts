@@ -189,6 +189,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   doctor: { on: ["ssh"], why: "looks at targets of each kind", seconds: 30 },
+  arm64: { on: [], more: cri, why: "is about graftlet's own processor", fits: onContainerd, seconds: 60 },
   image: { on: [], why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {
     on: cri,

@@ -63,6 +63,14 @@ export interface AgentOptions {
   readonly rootDir?: string;
 }
 
+/** How graftlet is started. */
+export interface GraftletOptions {
+  /** True to run the one file of `make build`. */
+  readonly built?: boolean;
+  /** The command that runs Node; `nodeCommand` unless given. */
+  readonly node?: readonly string[];
+}
+
 /** A running agent: graftlet or the reference kubelet. Disposing it kills it; its pods live on. */
 export interface Agent extends AsyncDisposable {
   readonly nodeName: string;
@@ -103,9 +111,9 @@ function spawnWithFiles(layout: Layout, files: readonly string[]): Cluster["spaw
 /** Starts graftlet with the kubelet's command line: as `graftletCommand` runs it. */
 export function startGraftlet(
   cluster: Cluster,
-  { built = false, ...options }: AgentOptions & { readonly built?: boolean } = {},
+  { built = false, node = nodeCommand, ...options }: AgentOptions & GraftletOptions = {},
 ): Promise<Agent> {
-  const command = [...graftletCommand({ built }), ...providerArgs(cluster, options)];
+  const command = [...node, graftletFile({ built }), ...providerArgs(cluster, options)];
   const { agentAddress: address, spawnAtAgent: spawn } = cluster;
   return startAgent(cluster, { program: "graftlet", command, address, spawn }, options);
 }
@@ -113,9 +121,13 @@ export function startGraftlet(
 /** The command that runs graftlet, without its flags: the one file of `make build` where `built` is true, else what this run of
  *  tests has made of the source, or the source. @throws when it is to be the built file and that is missing. */
 export function graftletCommand({ built }: { readonly built: boolean }): readonly string[] {
+  return [...nodeCommand, graftletFile({ built })];
+}
+
+function graftletFile({ built }: { readonly built: boolean }): string {
   const file = built ? join(project, "dist/graftlet.mjs") : graftletProgram();
   if (!existsSync(file)) throw new Error(`${file} is missing${built ? ': run "npm run build" first' : ""}`);
-  return [...nodeCommand, file];
+  return file;
 }
 
 /** Graftlet's first file: in one with all others, as it is shipped, where a run of tests has made that, or of the source. */

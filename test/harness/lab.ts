@@ -1,4 +1,4 @@
-import { type Agent, type AgentOptions, startGraftlet } from "./agent.ts";
+import { type Agent, type AgentOptions, type GraftletOptions, startGraftlet } from "./agent.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { openPods, type Pods } from "./pods.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
@@ -23,7 +23,7 @@ const labs = new Map<string, Shared>();
  *  that run in one process and give the same name have one lab, which ends with the last of them: their options are the same. */
 export async function startLab(
   name: string,
-  options: AgentOptions & { readonly provider?: ProviderName } = {},
+  options: AgentOptions & GraftletOptions & { readonly provider?: ProviderName } = {},
 ): Promise<Lab> {
   const shared = labs.get(name) ?? { lab: startOwnLab(name, options), holders: 0 };
   labs.set(name, shared);
@@ -42,7 +42,7 @@ export async function startLab(
 
 async function startOwnLab(
   name: string,
-  { provider, ...options }: AgentOptions & { readonly provider?: ProviderName },
+  { provider, ...options }: AgentOptions & GraftletOptions & { readonly provider?: ProviderName },
 ): Promise<Lab> {
   await using stack = new AsyncDisposableStack();
   const cluster = stack.use(await startCluster({ name, ...(provider && { provider }) }));

@@ -106,7 +106,7 @@ function startServer(child: ChildProcess) {
 /** Creates a pool with the login of such machines, and what its members have in common. */
 export async function createSshPool({ layout }: Cluster, api: Pick<Api, "create">): Promise<void> {
   await createLogin(api, "login", loginKeyFile(layout));
-  // Without thresholds a machine is not measured every ten seconds, which a processor that is all machines would be busy with.
+  // Without eviction thresholds, graftlet does not measure each machine every ten seconds: hundreds of them share two processors here.
   const evictionHard = { "nodefs.available": "0%" };
   const template = {
     ssh: { secretRef: { name: "login" } },

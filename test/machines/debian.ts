@@ -74,6 +74,23 @@ export async function installDebian({ suite, packages, without, before = [] }: D
   });
 }
 
+/** The folder of libraries for programs of another architecture, which nothing in it runs: unpacked once per recipe, in seconds. */
+export function foreignLibraries(architecture: string, packages: readonly string[], say: (line: string) => void) {
+  return cached({
+    kind: `libraries-${architecture}`,
+    recipe: packages,
+    waiting: `unpacking libraries for ${architecture}`,
+    say,
+    async make(folder) {
+      const argv = [`--architectures=${architecture}`, "--variant=extract", `--include=${packages.join(",")}`];
+      await must(["mmdebstrap", ...argv, suiteOfLibraries, folder, ...(await sourcesOf(suiteOfLibraries))], {
+        timeoutMs: 300_000,
+      });
+    },
+  });
+}
+const suiteOfLibraries = "bookworm";
+
 /** Sources of a suite as this machine's own apt has them: that is where packages come from here. None where it has none of them,
  *  which means Debian's own. */
 async function sourcesOf(suite: string): Promise<string[]> {
