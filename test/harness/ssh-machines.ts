@@ -33,7 +33,7 @@ export interface SshMachines extends AsyncDisposable {
 }
 
 /** Starts the processes, still without machines, beside a cluster with a provider over SSH. They end when they are disposed.
- *  @param processes their number: one process answers for about fifty machines in time. */
+ *  @param processes number of processes; one of them can serve about fifty machines in time. */
 export async function startSshMachines({ layout, spawnInside }: Cluster, processes: number): Promise<SshMachines> {
   const folder = join(layout.dir, "machines");
   mkdirSync(folder);
@@ -76,7 +76,7 @@ export async function startSshMachines({ layout, spawnInside }: Cluster, process
   };
 }
 
-/** A process of machines, which answers in the order of the questions. */
+/** One process that serves machines. It answers questions in their order. */
 function startServer(child: ChildProcess) {
   child.stderr?.pipe(process.stderr);
   const { stdin, stdout, pid } = child;

@@ -10,19 +10,19 @@ const volume = "kept-volume";
 const claim = "kept";
 /** Where the content of volumes lies on the machine. */
 const disks = "/var/lib/slow-disks";
-/** Time that each step of a volume takes, milliseconds: many a replica ends in the middle of one. */
+/** Time that each step of a volume takes, milliseconds: long enough for replicas to be killed in the middle of one. */
 const stepMs = 2_000;
 const steps = ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"];
 
-/** A storage driver on a machine that takes its time, and a claim of a volume of it. */
+/** A slow CSI driver on a machine, and a claim of one of its volumes. */
 export interface ChurnDriver extends ChurnClaim, AsyncDisposable {
-  /** Lines that pods have left in the volume. */
+  /** The names that pods have appended to the file in the volume. */
   names(): readonly string[];
-  /** Mounts of the volume that are left on the machine. */
+  /** Mounts of the volume on the machine. */
   mounts(): Promise<readonly string[]>;
 }
 
-/** Starts the driver for a machine whose node runs. It serves its sockets from this process, in the machine's files. */
+/** Starts the driver for a node that runs. This process serves the driver's sockets, below the machine's root directory. */
 export async function startChurnDriver({ cluster, edge }: HelmLab, machine: string): Promise<ChurnDriver> {
   const holder = readState(edge.layout)?.holder?.pid;
   if (holder === undefined) throw new Error("the machine has no mount namespace");

@@ -2,20 +2,20 @@ import type { Cluster } from "../../harness/cluster.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { podOn } from "./grafted-machine.ts";
 
-/** A kind of pod that comes and goes: what a replica that serves its machine is in the middle of when it ends. */
+/** A kind of pod that comes and goes. With each kind, a replica may be killed in the middle of something else. */
 export interface ChurnKind {
   readonly name: string;
-  /** The only machine that it can be on; any if absent. */
+  /** The only machine that its pods can run on; any machine if absent. */
   readonly machine?: string;
   /** @returns the pod, on a machine. */
   pod(name: string, machine: string): object;
-  /** True once all has happened that is to happen before the pod is deleted. */
+  /** True once the pod may be deleted. */
   isDone(pod: Pod): boolean;
-  /** What is to be done once the pod runs. Repeated until it succeeds. */
+  /** Changes the running pod; called again until it succeeds. */
   act?(name: string): Promise<unknown>;
 }
 
-/** A claim of a storage driver on a machine. */
+/** A PersistentVolumeClaim whose volume exists on one machine only. */
 export interface ChurnClaim {
   readonly machine: string;
   readonly claim: string;
@@ -34,7 +34,8 @@ function podWith(name: string, machine: string, container: object, more: object 
 const isRunning = ({ status }: Pod): boolean => status?.phase === "Running";
 const sleeping = (script: string) => ["sh", "-c", `${script}; exec sleep 3600`];
 
-/** Pods that only run, whose image is pulled each time, that are resized in place, that are evicted, and that use a volume of a driver. */
+/** Kinds of pods: plain ones, and pods whose image is pulled each time, that are resized in place, that are evicted, and that use a CSI
+ *  volume. */
 export function churnKinds(cluster: Cluster, { machine, claim }: ChurnClaim): readonly ChurnKind[] {
   const [before, after] = ["100m", "150m"].map((cpu) => ({ requests: { cpu: "50m" }, limits: { cpu } }));
   const resize = JSON.stringify({ spec: { containers: [{ name: "c", resources: after }] } });
@@ -67,7 +68,7 @@ export function churnKinds(cluster: Cluster, { machine, claim }: ChurnClaim): re
     {
       name: "stored",
       machine,
-      // Each pod leaves its name: twice if its container has been started twice.
+      // Each pod appends its name to a file: twice, if its container were started twice.
       pod: (name, on) =>
         podWith(
           name,

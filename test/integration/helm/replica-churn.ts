@@ -13,8 +13,8 @@ export interface ReplicaChurn {
   stop(): Promise<{ readonly ended: ReadonlyMap<string, string>; readonly failures: readonly string[] }>;
 }
 
-/** Creates one pod after the other on machines that are drawn by chance, waits until it has done what its kind does, and deletes it. What is
- *  under way when its machine changes its owner is brought to its end by the next one. The kinds come in turn. */
+/** Creates one pod after the other, of each kind in turn and on random machines, waits until it may be deleted, and deletes it. Whatever is
+ *  under way when a machine changes its owner has to be completed by the new owner. */
 export function churnPods(
   { cluster }: HelmLab,
   machines: readonly string[],
