@@ -11,10 +11,12 @@ import { must, run } from "../harness/processes.ts";
 import { whole } from "../matrix.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace } from "./helm/release.ts";
-import { isRunning, processesOf, type Replicas, replicasOf, watchReady } from "./helm/replicas.ts";
+import { isRunning, type Owned, processesOf, type Replicas, replicasOf, watchReady } from "./helm/replicas.ts";
 import { addressOf, server, service } from "./helm/tunnel.ts";
 
 const machines = ["edge-1", "edge-2", "edge-3", "edge-4"];
+/** True once each replica serves machines: none is about to be handed over. */
+const isEven = (owned: readonly Owned[]): boolean => new Set(owned.map(({ replica }) => replica)).size === replicas;
 /** The machine whose pods reach the cluster, and are reached, over the link. */
 const tunneled = "edge-4";
 const replicas = 3;
@@ -206,7 +208,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
       for (const pid of pids) process.kill(pid, "SIGCONT");
     }
     await sleep(5_000);
-    await shared.untilShared(() => true);
+    await shared.untilShared(isEven);
     assert.deepEqual(await shared.containers(), running);
     const unready = await watch.notReady();
     assert.deepEqual(
@@ -236,7 +238,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     } finally {
       await Promise.all(packets("-D"));
     }
-    await shared.untilShared(() => true);
+    await shared.untilShared(isEven);
     assert.deepEqual(await shared.containers(), running);
     const unready = await watch.notReady();
     assert.deepEqual(
@@ -276,7 +278,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
 
   test("the machines of a Pod that is killed are served again within seconds", async () => {
     const running = await shared.containers();
-    const before = await shared.list();
+    const before = await shared.untilShared(() => true);
     const killed = before[0]?.replica ?? "";
     using watch = watchReady(lab, machines);
     await lab.cluster.mustKubectl(["delete", "pod", killed, inNamespace, "--grace-period=0", "--force"]);
