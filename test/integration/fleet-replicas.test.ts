@@ -208,7 +208,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
       for (const pid of pids) process.kill(pid, "SIGCONT");
     }
     await sleep(5_000);
-    await shared.untilShared(isEven);
+    await shared.untilShared(() => true);
     assert.deepEqual(await shared.containers(), running);
     const unready = await watch.notReady();
     assert.deepEqual(
@@ -219,7 +219,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
 
   test("the machines of a replica that the API server is cut off from are taken over, and it lets go of them", async () => {
     const running = await shared.containers();
-    const before = await shared.list();
+    const before = await shared.untilShared(isEven);
     const cut = before[0]?.replica ?? "";
     const moved = before.filter(({ replica }) => replica === cut);
     const pod = (await shared.pods()).find(({ metadata }) => metadata.name === cut);
@@ -238,7 +238,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     } finally {
       await Promise.all(packets("-D"));
     }
-    await shared.untilShared(isEven);
+    await shared.untilShared(() => true);
     assert.deepEqual(await shared.containers(), running);
     const unready = await watch.notReady();
     assert.deepEqual(
@@ -249,7 +249,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
 
   test("a machine that its owner does not reach is taken over by a replica that does", async () => {
     const running = await shared.containers();
-    const before = await shared.list();
+    const before = await shared.untilShared(isEven);
     const owner = before[0]?.replica ?? "";
     const moved = before.filter(({ replica }) => replica === owner);
     const pod = (await shared.pods()).find(({ metadata }) => metadata.name === owner);
