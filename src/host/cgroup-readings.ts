@@ -130,7 +130,7 @@ function countFiles(output: string): number {
 
 const fileMark = "==> ";
 
-/** The processes in crun's child are those of its parent. */
+/** Returns the container's own file for a file of crun's child cgroup, since the child has the container's processes. */
 function withoutCrunChild(file: string): string {
   const inChild = `/${crunChild}/cgroup.procs`;
   return file.endsWith(inChild) ? file.replace(inChild, "/cgroup.procs") : file;

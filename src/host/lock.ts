@@ -59,7 +59,7 @@ interface HolderOptions {
   /** Heartbeat timeout, seconds; none if absent. */
   readonly timeoutSeconds?: number | undefined;
   readonly fence?: LockFence | undefined;
-  /** Servers of the connections to the target. */
+  /** The connections that are open, as `HostConnections.servers` names them: they are recorded with the epoch. */
   readonly connections?: readonly string[];
 }
 
@@ -121,11 +121,11 @@ export async function acquireLocks(
 ): Promise<HeldLocks> {
   if (locks.length === 0) return permanentLocks(new AsyncDisposableStack());
   if (host.lock) return lockEach(host.lock, locks, signal);
-  const connections = fence && host.connections ? host.connections.servers() : [];
-  const command = lockCommand(locks, { timeoutSeconds: heartbeat?.timeoutSeconds, fence, connections });
+  const known = fence && host.connections ? host.connections.servers() : [];
+  const command = lockCommand(locks, { timeoutSeconds: heartbeat?.timeoutSeconds, fence, connections: known });
   const held = await startLockHolder(host, command, signal, heartbeat);
   if (!("code" in held)) {
-    if (fence && host.connections) await recordFurther(host.connections, connections, { held, fence, signal });
+    if (fence && host.connections) await recordFurther(host.connections, known, { held, fence, signal });
     return held;
   }
   if (fence && held.code === superseded) throw new SupersededError(fence.token);

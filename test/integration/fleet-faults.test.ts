@@ -50,7 +50,8 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
     const running = await shared.containers();
     using watch = watchReplicas(lab, shared);
     // Of a sequence of its own: how many pods there will be depends on the time that they take.
-    const churn = churnPods(lab, machines, churnKinds(lab.cluster, driver), createChance(chance.seed + 1));
+    const churned = churnKinds(lab.cluster, driver);
+    const churn = churnPods(lab, machines, churned, createChance(chance.seed + 1));
     const began = performance.now();
     const faults = replicaFaults(lab, shared, chance, longestSeconds);
     let rounds = 0;
@@ -66,7 +67,8 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
     const pods = [...kinds].map(([kind, { length }]) => `${length} ${kind}`).join(", ");
     say(`${rounds} faults, ${epochs} epochs on the machines, ${looks} looks; pods that came and went: ${pods}`);
     assert.deepEqual(failures, []);
-    assert.equal(kinds.size, 5, pods);
+    assert.ok(ended.size > rounds, `only ${ended.size} pods came and went`);
+    assert.equal(kinds.size, churned.length, pods);
     assert.deepEqual(
       driver.names(),
       [...ended].filter(([, kind]) => kind === "stored").map(([name]) => name),

@@ -20,7 +20,7 @@ export interface LinkOptions extends ClockAndLog {
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
   /** Checks a new connection before the link counts as up. @throws LinkError when the target does not meet the requirements. */
   readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
-  /** The same for a connection that is opened beside others. */
+  /** Checks a further connection, which is opened beside others, before it is used. @throws like `check`. */
   readonly checkFurther?: (connection: Connection, signal: AbortSignal) => Promise<void>;
 }
 

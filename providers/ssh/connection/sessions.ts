@@ -84,11 +84,11 @@ export function createSessions({ link, clock, log }: SessionsOptions) {
     },
     /** Opens a session on this connection, which may not have been added to the link yet.
      *  @throws LinkError NoSessions when the target allows none, failed_precondition, unavailable, the signal's reason. */
-    async openOn(connection: Connection, what: SessionRequest["start"], signal: AbortSignal): Promise<Session> {
+    async openOn(connection: Connection, what: SessionRequest["start"], signal?: AbortSignal): Promise<Session> {
       for (;;) {
         connection.sessions += 1;
         try {
-          return await start(connection, { start: what, signal });
+          return await start(connection, { start: what, ...(signal && { signal }) });
         } catch (error) {
           slots.giveBack(connection, false);
           if (await shouldRepeat(connection, error, signal)) continue;
@@ -101,8 +101,7 @@ export function createSessions({ link, clock, log }: SessionsOptions) {
 
 /** Opens sessions on this connection only. */
 export function sessionsOn({ openOn }: Pick<Sessions, "openOn">, connection: Connection): Pick<Sessions, "open"> {
-  const never = new AbortController().signal;
-  return { open: ({ start, signal }) => openOn(connection, start, signal ?? never) };
+  return { open: ({ start, signal }) => openOn(connection, start, signal) };
 }
 
 /** Manages the slots for sessions on the link's connections. */

@@ -4,7 +4,7 @@ import type { HelmLab } from "../../harness/helm-lab.ts";
 import type { Pod } from "../../../src/objects.ts";
 import type { ChurnKind } from "./churn-kinds.ts";
 
-/** Longest time of a step of a pod, whatever befalls the replicas and the API server meanwhile, milliseconds. */
+/** Timeout for each step of a pod, milliseconds: replicas and the API server may be away for most of it. */
 const longestMs = 240_000;
 
 /** Pods that come and go on machines while the replicas that serve these do. */

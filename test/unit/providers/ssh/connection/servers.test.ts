@@ -8,7 +8,7 @@ import { never } from "../../../../fakes/signals.ts";
 const connectionOf = (server?: string, lost = never) =>
   ({ lost, ...(server !== undefined && { server }) }) as Connection;
 
-/** Connections, and what was run for them. @param code of each command. */
+/** A link with these connections, and the commands that were run. @param code exit code of each command. */
 function connected({ live, code = 0 }: { readonly live: readonly Connection[]; readonly code?: number }) {
   const ran: string[] = [];
   const { connections, check } = createConnectionServers({
