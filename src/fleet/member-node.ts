@@ -14,6 +14,8 @@ export interface RunParts {
   readonly expectedMachine: () => string | undefined;
   /** Identifies this replica among those that serve the object one after the other. */
   readonly fencingToken: FencingToken | undefined;
+  /** Asks the API server whether this replica still owns the object; undefined for an object that is not shared. */
+  readonly isStillOwner: ((signal: AbortSignal) => Promise<boolean>) | undefined;
 }
 
 export interface MemberNodeDeps {
@@ -22,7 +24,7 @@ export interface MemberNodeDeps {
   readonly report: NodeReporter;
 }
 
-export interface StartParts extends Pick<RunParts, "expectedMachine" | "fencingToken"> {
+export interface StartParts extends Pick<RunParts, "expectedMachine" | "fencingToken" | "isStillOwner"> {
   /** The pool's template when the node starts. */
   readonly template: string;
 }

@@ -1,6 +1,6 @@
 import type { NodeConfig } from "../config/node-config.ts";
 import type { FencingToken } from "../host/lock.ts";
-import { CodedError } from "../lib/errors.ts";
+import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
@@ -16,6 +16,7 @@ import {
   fencingToken,
   forceLeaveAnnotation,
   type GraftedNode,
+  graftedNodePath,
   isDeleted,
   machineReference,
 } from "./grafted-node.ts";
@@ -221,6 +222,7 @@ function createSteps(deps: MemberDeps, { causes, reported, latest, token }: Step
       expectedMachine: () => expectedMachine(latest()),
       // Its latest version may name the next owner.
       fencingToken: token,
+      isStillOwner: token && ((stop) => isOwnedAs(token, deps, object, stop)),
     });
     return true;
   };
@@ -246,6 +248,18 @@ function createSteps(deps: MemberDeps, { causes, reported, latest, token }: Step
       return false;
     },
   };
+}
+
+/** True if the object as it is in the cluster now names the owner that the token identifies. @throws the client's errors. */
+async function isOwnedAs(
+  token: FencingToken,
+  { client }: Pick<MemberDeps, "client">,
+  { metadata: { namespace, name } }: GraftedNode,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const now = await ignoreNotFound(client.get<GraftedNode>(graftedNodePath(namespace, name), { signal }));
+  const current = now && fencingToken(now);
+  return current?.object === token.object && current.epoch === token.epoch;
 }
 
 type LeaveOptions = Pick<Leaving, "policy" | "since">;

@@ -79,6 +79,8 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly expectedMachine?: () => string | undefined;
   /** Identifies this process among the replicas that are told to serve the node, one after the other; absent without replicas. */
   readonly fencingToken?: FencingToken | undefined;
+  /** Asks the API server whether this process is still told to serve the node; absent without replicas. @throws the client's errors. */
+  readonly isStillOwner?: ((signal: AbortSignal) => Promise<boolean>) | undefined;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */

@@ -160,7 +160,7 @@ interface NodeParts extends Pick<ObservedTarget, "pleg" | "rights" | "devices" |
 
 /** Creates the agent of the Node object, its Lease and its status. */
 async function createAgent(
-  { config, target, client, account, configuredMetadata, metrics, partsOf, signal }: NodeContext,
+  { config, target, client, account, configuredMetadata, isStillOwner, metrics, partsOf, signal }: NodeContext,
   { events, nodes }: Cluster,
   { pleg, rights, devices, health, plugins, isolation }: NodeParts,
 ): Promise<NodeAgent> {
@@ -172,6 +172,7 @@ async function createAgent(
       settings: nodeSettings(config, target),
       client,
       configured: configuredMetadata,
+      isStillOwner,
       tainter: account?.client,
       ownAddresses: link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,

@@ -25,6 +25,8 @@ export interface HeartbeatDeps extends ClockAndLog {
   readonly nodes: NodeSource;
   readonly nodeName: string;
   readonly desired: (signal: AbortSignal) => Promise<DesiredStatus>;
+  /** Asks whether this process is still told to serve the node; absent if no other process may be. */
+  readonly isStillOwner?: ((signal: AbortSignal) => Promise<boolean>) | undefined;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
   /** Labels that the Node must have; they are restored together with a status update. */
@@ -76,6 +78,8 @@ export function createHeartbeat(deps: HeartbeatDeps) {
     const labels = Object.entries(deps.labels).filter(([name, value]) => node.metadata.labels?.[name] !== value);
     const changed = gone.length > 0 || labels.length > 0 || differs(node, status, verdicts);
     if (!changed && !reports.areDue()) return ready;
+    // The target ends the link of a former owner, which is no trouble of the node.
+    if (!ready && (await deps.isStillOwner?.(signal)) === false) return false;
     const patch = {
       ...(labels.length > 0 && { metadata: { labels: Object.fromEntries(labels) } }),
       status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] },

@@ -62,6 +62,8 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   /** True when a name resolves on graftlet's own machine. @throws when no name server answers. */
   readonly resolves: (name: string, signal: AbortSignal) => Promise<boolean>;
   readonly devices: TargetStatusDeps["devices"] & Pick<RegistrationDeps, "startsAnew">;
+  /** Asks whether this process is still told to serve the node; absent if no other process may be. */
+  readonly isStillOwner: ((signal: AbortSignal) => Promise<boolean>) | undefined;
   readonly measures: NodeStartMeasures;
   readonly events: EventSink;
   readonly log: Logger;

@@ -14,6 +14,8 @@ export interface FailureReporterDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
   readonly registerNode: boolean;
+  /** Asks whether this process is still told to serve the node; absent if no other process may be. */
+  readonly isStillOwner?: ((signal: AbortSignal) => Promise<boolean>) | undefined;
 }
 
 /** Reports why a node cannot start. */
@@ -23,16 +25,17 @@ export type FailureReporter = ReturnType<typeof createFailureReporter>;
 const repeatIntervalMs = 15_000;
 
 export function createFailureReporter(deps: FailureReporterDeps) {
-  const { clock, log } = deps;
+  const { clock, log, isStillOwner } = deps;
   let lastReport = "";
   let reportedAt = Number.NEGATIVE_INFINITY;
   return {
     /** Writes the failure as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged report is
-     *  repeated only to keep the node alive. */
+     *  repeated only to keep the node alive. A former owner of the node writes nothing. */
     async report(trouble: LinkTrouble, signal: AbortSignal) {
       const now = `${trouble.reason} ${trouble.message}`;
       if (now === lastReport && clock.monotonic() - reportedAt < repeatIntervalMs) return;
       try {
+        if ((await isStillOwner?.(signal)) === false) return;
         await write(deps, trouble, signal);
         lastReport = now;
         reportedAt = clock.monotonic();

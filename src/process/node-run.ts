@@ -31,7 +31,10 @@ import { nodeReference } from "../pod/reference.ts";
 export interface NodeRun
   extends ProcessParts,
     ClockAndLog,
-    Pick<KubeletDeps, "config" | "report" | "configuredMetadata" | "expectedMachine" | "fencingToken"> {
+    Pick<
+      KubeletDeps,
+      "config" | "report" | "configuredMetadata" | "expectedMachine" | "fencingToken" | "isStillOwner"
+    > {
   /** True if the process runs several nodes. */
   readonly several: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;

@@ -81,7 +81,8 @@ function unusable(cause: unknown): TargetError {
   return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
 }
 
-interface ReportDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "fencingToken" | "clock" | "log"> {
+interface ReportDeps
+  extends Pick<KubeletDeps, "config" | "client" | "readiness" | "fencingToken" | "isStillOwner" | "clock" | "log"> {
   /** Undefined if the target could not be opened. */
   readonly target?: KubeletDeps["target"];
 }
@@ -93,9 +94,9 @@ export async function reportTrouble(trouble: LinkTrouble, deps: ReportDeps, sign
 }
 
 function createReporter(deps: ReportDeps): FailureReporter {
-  const { config, target, client, readiness, fencingToken, clock, log } = deps;
+  const { config, target, readiness, fencingToken } = deps;
   const identity = nodeSettings(config, target);
-  const reporter = createFailureReporter({ client, identity, registerNode: identity.registerNode, clock, log });
+  const reporter = createFailureReporter({ ...deps, identity, registerNode: identity.registerNode });
   return {
     report(trouble, signal) {
       // A target in use is usually held by our predecessor, which still runs the node and is about to release it. A replica must not wait

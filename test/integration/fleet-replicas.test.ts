@@ -238,7 +238,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     } finally {
       await Promise.all(packets("-D"));
     }
-    await shared.untilShared(() => true);
+    await shared.untilShared(isEven);
     assert.deepEqual(await shared.containers(), running);
     const unready = await watch.notReady();
     assert.deepEqual(

@@ -7,7 +7,14 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeClient, silent } from "../api/fake-client.ts";
 
 /** A heartbeat with an API server that stores its requests. */
-function start(options: { readonly shown?: Node; readonly register?: boolean; readonly problems?: string[] } = {}) {
+function start(
+  options: {
+    readonly shown?: Node;
+    readonly register?: boolean;
+    readonly problems?: string[];
+    readonly owner?: () => Promise<boolean>;
+  } = {},
+) {
   const clock = fakeClock();
   const events: string[] = [];
   let node: Node | undefined = options.shown;
@@ -45,6 +52,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
       absent,
       certain,
     }),
+    isStillOwner: options.owner,
     register: async () => {
       registered += 1;
       node ??= { metadata: { name: "n1" } };
@@ -310,4 +318,18 @@ test("restores changed system labels with the next status, but leaves other labe
   assert.deepEqual(t.labels(), { "kubernetes.io/os": "linux", mine: "stays" });
   await t.clock.advance(60_000);
   assert.equal(t.patches(), written + 1, "and nothing more is written");
+});
+
+test("does not report a failure of the node once another process serves it, or while that cannot be found out", async () => {
+  let asked = async () => false;
+  await using t = start({ shown: shownReady, owner: () => asked() });
+  await t.clock.advance(10_000);
+  t.setProblems("the link is down");
+  await t.clock.advance(60_000);
+  asked = () => Promise.reject(new Error("no API server"));
+  await t.clock.advance(60_000);
+  assert.equal(t.ready(), "True");
+  asked = async () => true;
+  await t.clock.advance(11_000);
+  assert.equal(t.ready(), "False");
 });

@@ -9,7 +9,11 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { never } from "../../fakes/signals.ts";
 
 /** Message of the Node's Ready condition after a report, given the previous condition. */
-async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): Promise<string> {
+async function reported(
+  before: Partial<NodeCondition>,
+  trouble: LinkTrouble,
+  isStillOwner?: () => Promise<boolean>,
+): Promise<string> {
   const conditions: NodeCondition[] = [{ type: "Ready", status: "False", reason: "KubeletNotReady", ...before }];
   let written: readonly NodeCondition[] = [];
   const client: Pick<ApiClient, "get" | "patch"> = {
@@ -23,6 +27,7 @@ async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): P
     client: client as ApiClient,
     identity: { nodeName: "n", labels: {}, annotations: {}, taints: [], providerID: "" },
     registerNode: true,
+    isStillOwner,
     clock: fakeClock(),
     log: silentLog(),
   });
@@ -39,4 +44,11 @@ test("keeps a reported shutdown as the reason while the target is unreachable, a
   assert.equal(await reported(last, mistaken), "False HostKeyMismatch another key");
   assert.equal(await reported({ message: "something else" }, down), "False LinkDown it does not answer.");
   assert.equal(await reported({ ...last, status: "True" }, down), "False LinkDown it does not answer.");
+});
+
+test("reports nothing once another process serves the node, or while that cannot be found out", async () => {
+  const left = { status: "True" as const };
+  assert.equal(await reported(left, down, async () => true), "False LinkDown it does not answer.");
+  assert.equal(await reported(left, down, async () => false), "");
+  assert.equal(await reported(left, down, () => Promise.reject(new Error("no API server"))), "");
 });
