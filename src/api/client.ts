@@ -10,8 +10,8 @@ import { jsonLines, parseJson } from "./json-lines.ts";
 import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "../lib/token-bucket.ts";
 import { beginRequest } from "./request-span.ts";
-import { createRequests, type RawResponse, type RawRequest, type Requests, unreachable } from "./requests.ts";
-import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
+import { createRequests, type RawResponse, type RawRequest, unreachable } from "./requests.ts";
+import { createHttp2Sessions, type Http2Sessions } from "./http2-sessions.ts";
 import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 
 /** Metrics of requests to the API server. */
@@ -100,8 +100,7 @@ const patchTypes = {
 interface ApiClientParts {
   readonly deps: ApiClientDeps;
   readonly credentials: CredentialSource;
-  readonly requests: Requests;
-  readonly sessions: WatchSessions;
+  readonly sessions: Http2Sessions;
   readonly throttle: WriteThrottle;
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
@@ -115,8 +114,7 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
   const parts: ApiClientParts = {
     deps,
     credentials: createCredentials({ from: deps.access, clock, log }),
-    requests,
-    sessions: createWatchSessions({ clock, http1: requests }),
+    sessions: createHttp2Sessions({ clock, http1: requests }),
     throttle: createWriteThrottle(clock),
     health: createHealth(log),
   };
@@ -256,9 +254,10 @@ async function exchange(
   measures?.sent(call.method, host, Buffer.byteLength(request.body ?? ""));
   const span = await beginRequest(parts.deps.tracer, credentials.server, request);
   try {
-    const answer = await parts.requests.send(credentials, withHeaders(request, span.headers));
+    const answer = await parts.sessions.send(credentials, withHeaders(request, span.headers));
     span.answered(answer.status);
     const body = await bytesOf(answer.body);
+    if (answer.cut?.()) throw new CodedError("unavailable", `${credentials.server.origin}: the connection was lost`);
     span.end();
     parts.health.writer.answered();
     count(answer.status);
@@ -305,7 +304,7 @@ async function* watch<T>(
   const span = await beginRequest(parts.deps.tracer, credentials.server, request);
   let answer: RawResponse | undefined;
   try {
-    answer = await parts.sessions.open(credentials, withHeaders(request, span.headers));
+    answer = await parts.sessions.watch(credentials, withHeaders(request, span.headers));
     span.answered(answer.status);
     parts.health.writer.answered();
     count(answer.status);

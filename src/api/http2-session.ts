@@ -22,6 +22,9 @@ export interface SessionDeps {
   readonly connectTimeoutMs: number;
 }
 
+/** Bytes of a response that the server may send before this side has read them; of all responses of a session, four times that. */
+const windowBytes = 2 ** 20;
+
 /** Connects to the API server over HTTP/2.
  *  @returns undefined if the server speaks only HTTP/1.1.
  *  @throws CodedError unavailable. */
@@ -31,7 +34,11 @@ export async function dialHttp2(credentials: Credentials, deps: SessionDeps): Pr
     socket.destroy();
     return undefined;
   }
-  const session = connect(credentials.server, { createConnection: () => socket });
+  const session = connect(credentials.server, {
+    createConnection: () => socket,
+    settings: { initialWindowSize: windowBytes },
+  });
+  session.once("connect", () => session.setLocalWindowSize(4 * windowBytes));
   return manage(session, credentials.generation, deps);
 }
 
@@ -64,10 +71,17 @@ function dialTls({ server, tls }: Credentials, { clock, connectTimeoutMs }: Sess
 /** Server name for TLS; empty for an IP address, which RFC 6066 does not allow there. */
 const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
 
+interface StreamKind {
+  readonly isWatch: boolean;
+  /** The caller writes a body, and ends it. */
+  readonly hasBody: boolean;
+}
+
 function manage(session: ClientHttp2Session, generation: number, deps: SessionDeps) {
   const { clock, maxStreams, idleTimeoutMs } = deps;
   let streams = 0;
   let retired = false;
+  const watches = new Set<ClientHttp2Stream>();
   let idle: Timer | undefined;
   // The session's errors reach its streams; it has no other listener.
   session.on("error", () => undefined);
@@ -82,6 +96,11 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
     if (retired) session.close();
     else idle = clock.after(idleTimeoutMs, () => session.close());
   };
+  /** Stops accepting streams; closes after the last one has ended. */
+  const retire = () => {
+    retired = true;
+    if (streams === 0) session.close();
+  };
   return {
     generation,
     get closed(): boolean {
@@ -95,22 +114,25 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
         streams < Math.min(maxStreams, session.remoteSettings.maxConcurrentStreams ?? maxStreams)
       );
     },
-    open(headers: Readonly<Record<string, string>>): ClientHttp2Stream {
+    open(headers: Readonly<Record<string, string>>, { isWatch, hasBody }: StreamKind): ClientHttp2Stream {
       idle?.cancel();
       streams += 1;
-      const stream = session.request(headers, { endStream: true });
+      const stream = session.request(headers, { endStream: !hasBody });
+      if (isWatch) watches.add(stream);
       // The reader of the response gets the error, too; a cancelled stream has no reader.
       stream.on("error", () => undefined);
       stream.once("close", () => {
         streams -= 1;
+        watches.delete(stream);
         if (streams === 0) rest();
       });
       return stream;
     },
-    /** Stops accepting streams; closes after the last one has ended. */
-    retire() {
-      retired = true;
-      if (streams === 0) session.close();
+    retire,
+    /** Retires the session and ends its watches, which would otherwise last for minutes. */
+    replace() {
+      retire();
+      for (const stream of watches) stream.close(constants.NGHTTP2_CANCEL);
     },
     destroy: (): void => session.destroy(undefined, constants.NGHTTP2_CANCEL),
   };

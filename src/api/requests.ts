@@ -30,7 +30,7 @@ export type Requests = ReturnType<typeof createRequests>;
  *  sent on a connection that the server is closing. */
 const keepAliveMs = 85_000;
 /** Timeout for a response, milliseconds: the API server gives up on an ordinary request after 60 s. */
-const responseTimeoutMs = 65_000;
+export const responseTimeoutMs = 65_000;
 const connectTimeoutMs = 10_000;
 /** TCP keepalive: probes after this much idle time, one per second; ten unanswered ones end the connection (Node's values). This is the
  *  only liveness check of watches over HTTP/1.1. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import {
+  constants,
   createSecureServer,
   type Http2ServerRequest,
   type Http2ServerResponse,
@@ -139,8 +140,10 @@ test("watches over HTTP/1.1: joins events split across chunks, and throws on an 
   ]);
 });
 
-/** A TLS server with HTTP/2 that keeps its watches open. @param so overrides its address and clock. */
-async function overHttp2(so?: { readonly port: number; readonly clock: Clock }) {
+/** A TLS server with HTTP/2 that keeps its watches open. @param so overrides its address and clock. @param times requests that it
+ *  refuses before it has read them. */
+async function overHttp2(so?: { readonly port: number; readonly clock: Clock }, times = 0) {
+  const refused: unknown[] = [];
   const pair = await makeSelfSigned("localhost", ["127.0.0.1"], Date.now());
   const sessions: ServerHttp2Session[] = [];
   const watches: Http2ServerResponse[] = [];
@@ -148,6 +151,9 @@ async function overHttp2(so?: { readonly port: number; readonly clock: Clock }) 
     { cert: pair.certificate, key: pair.key, allowHTTP1: true, settings: { maxConcurrentStreams: 2 } },
     (request: Http2ServerRequest, response: Http2ServerResponse) => {
       if (request.url === "/silent") return;
+      if (request.url === "/echo") return void request.pipe(response);
+      if (request.url === "/refused" && refused.length < times)
+        return request.stream.close(refused.push(request) && constants.NGHTTP2_REFUSED_STREAM);
       if (!request.url.includes("watch=true")) return void response.end(json({ version: request.httpVersion }));
       if (request.url.startsWith("/forbidden"))
         return void response.writeHead(403).end(json({ kind: "Status", reason: "Forbidden", message: "no" }));
@@ -169,15 +175,26 @@ async function opened(client: ApiClient, stop = signal) {
   return events;
 }
 
-test("shares HTTP/2 connections among watches up to the server's limit; calls use HTTP/1.1", async () => {
+test("shares HTTP/2 connections among calls and watches up to the server's limit", async () => {
   await using t = await overHttp2();
-  assert.deepEqual(await t.client.get("/a", { signal }), { version: "1.1" });
+  const called = await Promise.all(["a", "b"].map((body) => t.client.create("/echo", { body }, { signal })));
+  assert.deepEqual(called, [{ body: "a" }, { body: "b" }]);
+  assert.deepEqual(await t.client.get("/a", { signal }), { version: "2.0" });
   const first = await opened(t.client);
   const second = await opened(t.client);
   assert.equal(t.sessions.length, 1);
   const third = await opened(t.client);
   assert.equal(t.sessions.length, 2);
   for (const watch of [first, second, third]) await watch.return();
+});
+
+test("sends a call again, over another connection, that the server has refused before reading it", async () => {
+  await using t = await overHttp2(undefined, 2);
+  assert.deepEqual(await t.client.get("/refused", { signal }), { version: "2.0" });
+  assert.equal(t.sessions.length, 3);
+  await using never = await overHttp2(undefined, 100);
+  await assert.rejects(never.client.get("/refused", { signal }), { code: "unavailable" });
+  assert.ok(never.sessions.length < 10, String(never.sessions.length));
 });
 
 test("keeps open watches after a GOAWAY and opens new ones on another connection", async () => {
@@ -259,7 +276,7 @@ test("abandons dead connections of watches and calls, and reconnects", {
   const call = assert.rejects(t.client.get("/silent", { signal }), { code: "unavailable" });
   relay.swallow();
   await Promise.all([next, call]);
-  assert.deepEqual(await t.client.get("/a", { signal }), { version: "1.1" });
+  assert.deepEqual(await t.client.get("/a", { signal }), { version: "2.0" });
   await (await opened(t.client)).return();
 });
 
