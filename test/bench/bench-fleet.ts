@@ -25,9 +25,11 @@ const settleMs = 60_000;
 const watchedMs = 60_000;
 /** Requests that create objects at the same time. */
 const parallel = 30;
+const podsEach = 10;
 
-/** Three replicas that share GraftedNodes, whose machines are in memory: their start, what they take when idle, and how long a machine is
- *  not served when its replica is shut down or killed. */
+/** Three replicas that share GraftedNodes, whose machines are in memory: their start and that of their pods, what they take when idle, and
+ *  how long a machine is not served when its replica is shut down or killed. What is in memory ends with its replica: the next one starts the
+ *  machine's pods again. */
 export async function benchFleet({ ledger, say }: Pick<BenchLab, "ledger" | "say">, count: number): Promise<void> {
   const audited = "system:authenticated";
   await using cluster = await startCluster({ name: "bench", provider: "ssh", audited, say });
@@ -46,13 +48,17 @@ export async function benchFleet({ ledger, say }: Pick<BenchLab, "ledger" | "say
   const empty = await memory();
   const began = performance.now();
   const names = Array.from({ length: count }, (_, index) => `edge-${index + 1}`);
-  for (let done = 0; done < count; done += parallel)
-    await Promise.all(
-      names.slice(done, done + parallel).map((name) => api.create(graftedNodePath(namespace), fakeMachine(name))),
-    );
+  await inTurns(names, (name) => api.create(graftedNodePath(namespace), fakeMachine(name)));
   await untilServed(api, cluster, replicas, names);
   note("start", (performance.now() - began) / 1_000);
-  say(`${count} machines are Ready and left alone`);
+  note("memory-empty", ((await memory()) - empty) / count);
+  say(`${count} machines are Ready; creating ${count * podsEach} pods`);
+  const podsBegan = performance.now();
+  const pods = names.flatMap((name) => Array.from({ length: podsEach }, (_, index) => podOf(name, index)));
+  await inTurns(pods, (pod) => api.create(podsPath, pod));
+  await untilRunning(api, cluster);
+  note("pods", (performance.now() - podsBegan) / 1_000);
+  say("all pods are Running and left alone");
   await sleep(settleMs);
   const cpu = () => replicas.reduce((sum, { agent }) => sum + cpuSeconds(agent.pid), 0);
   const [spent, asked] = [cpu(), auditedSoFar(cluster.layout)];
@@ -81,6 +87,30 @@ export async function benchFleet({ ledger, say }: Pick<BenchLab, "ledger" | "say
   const failOver = lost.map((name) => (at(taken, name) - killing) / 1_000);
   note("failover", ...failOver);
   note("failover-99", percentile(failOver, 99));
+}
+
+/** Does this with each item, as many at a time as requests are sent. */
+async function inTurns<T>(items: readonly T[], does: (item: T) => Promise<unknown>): Promise<void> {
+  for (let done = 0; done < items.length; done += parallel)
+    await Promise.all(items.slice(done, done + parallel).map(does));
+}
+
+const podsPath = "/api/v1/namespaces/default/pods";
+
+function podOf(nodeName: string, index: number) {
+  const spec = {
+    nodeName,
+    automountServiceAccountToken: false,
+    tolerations: [{ operator: "Exists" }],
+    containers: [{ name: "main", image: "busybox" }],
+  };
+  return { apiVersion: "v1", kind: "Pod", metadata: { name: `${nodeName}-${index}` }, spec };
+}
+
+async function untilRunning(api: Api, cluster: Cluster): Promise<void> {
+  const others = `${podsPath}?limit=1&fieldSelector=${encodeURIComponent("status.phase!=Running")}`;
+  const isOver = async () => (await api.get<{ items: readonly unknown[] }>(others)).items.length === 0;
+  await cluster.waitFor("all pods to be Running", isOver, { timeoutMs: 900_000, everyMs: 1_000 });
 }
 
 async function listed(api: Api): Promise<readonly GraftedNode[]> {

@@ -19,7 +19,9 @@ const each = (id: string, title: string, unit: string, limit: number): Figure =>
 /** What `make bench PROVIDER=fleet` measures. */
 export const fleetFigures: readonly Figure[] = [
   one("start", "all applied at once, until the last is Ready", "s"),
-  one("memory", "resident memory of all replicas, a machine", "MiB", 3),
+  one("memory-empty", "resident memory of all replicas, a machine without pods", "MiB"),
+  one("pods", "ten pods for each machine, until the last is Running", "s"),
+  one("memory", "resident memory of all replicas, a machine with its ten pods", "MiB", 3),
   one("cpu", "idle CPU of all replicas", "% of a core", 100),
   one("requests", "idle requests to the API server", "a second"),
   each("planned", "a replica is shut down: a machine is not served for", "s", 2),
