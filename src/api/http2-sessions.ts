@@ -1,6 +1,6 @@
 import { type ClientHttp2Stream, constants } from "node:http2";
 import type { Clock } from "../lib/clock.ts";
-import { abortError, CodedError, throwIfAborted } from "../lib/errors.ts";
+import { abortError, CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/runnables.ts";
 import type { Credentials } from "./credentials.ts";
 import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.ts";
@@ -70,6 +70,8 @@ export function createHttp2Sessions(deps: { readonly clock: Clock; readonly http
       try {
         return await answerOf(stream, request.signal);
       } catch (error) {
+        // The connection may be dead. Its watches stay until a ping shows that.
+        if (hasCode(error, "deadline_exceeded")) one.retire();
         const isUnread = stream.rstCode === constants.NGHTTP2_REFUSED_STREAM;
         if (!isUnread || refusals === maxRefusals || request.signal?.aborted) throw error;
         one.retire();

@@ -197,6 +197,18 @@ test("sends a call again, over another connection, that the server has refused b
   assert.ok(never.sessions.length < 10, String(never.sessions.length));
 });
 
+test("a call that was not answered in time is followed by calls over another connection, while watches stay", async () => {
+  await using t = await overHttp2();
+  const watch = await opened(t.client);
+  const soon = systemClock().within(50);
+  await assert.rejects(t.client.get("/silent", { signal: soon }), { code: "deadline_exceeded" });
+  await t.client.get("/a", { signal });
+  assert.equal(t.sessions.length, 2);
+  t.watches[0]?.write(line("MODIFIED", "still here"));
+  assert.equal((await watch.next()).value?.object.metadata.name, "still here");
+  await watch.return();
+});
+
 test("keeps open watches after a GOAWAY and opens new ones on another connection", async () => {
   await using t = await overHttp2();
   const first = await opened(t.client);
