@@ -1,4 +1,5 @@
 import { X509Certificate } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import { readFileSync, statSync } from "node:fs";
 import type { RequestOptions } from "node:https";
 import { ExecAuth } from "@kubernetes/client-node/dist/exec_auth.js";
@@ -47,7 +48,10 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
   let fromPlugin: Pick<TlsOptions, "cert" | "key"> = {};
   const reload = () => {
     try {
+      const { access, tls } = loaded;
       loaded = load(from, undefined);
+      // Files are also written again as they were.
+      if (isDeepStrictEqual([access, tls], [loaded.access, loaded.tls])) return;
       generation += 1;
       log.info({ from: from.name }, "reloaded changed credentials");
     } catch (err) {

@@ -129,10 +129,10 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
       return stream;
     },
     retire,
-    /** Retires the session and ends its watches, which would otherwise last for minutes. */
+    /** Retires the session and ends its watches, which would otherwise last for minutes, as if the server had ended them. */
     replace() {
       retire();
-      for (const stream of watches) stream.close(constants.NGHTTP2_CANCEL);
+      for (const stream of watches) stream.close(constants.NGHTTP2_NO_ERROR);
     },
     destroy: (): void => session.destroy(undefined, constants.NGHTTP2_CANCEL),
   };

@@ -131,13 +131,22 @@ async function untilServed(
 ): Promise<void> {
   const runs = (replica: string | undefined) => replicas.some(({ pod, agent }) => pod === replica && agent.isRunning());
   const isServed = (object: GraftedNode) => isReadyWithOwner(object) && runs(object.status?.owner?.replica);
-  const waiting = async () =>
-    (await listed(api)).filter((object) => !isServed(object)).map(({ metadata }) => metadata.name);
-  await cluster.waitFor(
-    "all machines to be served",
-    async () => (await listed(api)).length === names.length && (await waiting()).length === 0,
-    { timeoutMs: 900_000, everyMs: 500, explain: async () => (await waiting()).slice(0, 20).join() },
-  );
+  let waiting: readonly GraftedNode[] = [];
+  const areServed = async () => {
+    const all = await listed(api);
+    waiting = all.filter((object) => !isServed(object));
+    return all.length === names.length && waiting.length === 0;
+  };
+  // A list takes the API server a millisecond for each object.
+  await cluster.waitFor("all machines to be served", areServed, {
+    timeoutMs: 900_000,
+    everyMs: Math.max(500, 5 * names.length),
+    explain: () =>
+      waiting
+        .map(({ metadata }) => metadata.name)
+        .slice(0, 20)
+        .join(),
+  });
 }
 
 function at(times: ReadonlyMap<string, number>, name: string): number {

@@ -97,7 +97,7 @@ test("refuses an expired client certificate; accepts certificate and key in one 
   });
 });
 
-test("loads a rotated certificate within seconds, but ignores an invalid one", async () => {
+test("loads a rotated certificate within seconds, but ignores an invalid one, and one written again", async () => {
   using at = folder();
   const [first, second] = [await makeSelfSigned("n1", [], Date.now()), await makeSelfSigned("n2", [], Date.now())];
   const pem = join(at.dir, "current.pem");
@@ -109,6 +109,9 @@ test("loads a rotated certificate within seconds, but ignores an invalid one", a
   );
   const before = await credentials.current();
   writeFileSync(pem, "broken");
+  await clock.advance(11_000);
+  assert.equal((await credentials.current()).generation, before.generation);
+  writeFileSync(pem, first.certificate + first.key);
   await clock.advance(11_000);
   assert.equal((await credentials.current()).generation, before.generation);
   writeFileSync(pem, second.certificate + second.key);
