@@ -54,7 +54,7 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
   const privilegesProbe = createPrivileges({ config, link, sessions, clock });
   const privileges = privilegesProbe.current;
   watchLoginShell({ config, link, sessions, clock });
-  const sftp = createSftpSession({ link, sessions, clock, privileges });
+  const sftp = createSftpSession({ link, sessions, clock, log, privileges });
   const command = async (signal: AbortSignal) => shellCommand(await privileges(signal));
   const groups = createProcessGroups({ link, pool: () => pool, clock, log });
   const pool: ShellPool = createShellPool({ link, sessions, clock, log, command, onStart: groups.killOnLoss });

@@ -81,7 +81,7 @@ async function link(
   const connected = clock.monotonic();
   await host.run(command("true"), { signal });
   const [login, answer] = [connected - began, clock.monotonic() - connected].map(Math.round);
-  return ok(`host key, login, shell and SFTP work; connected in ${login} ms, a command takes ${answer} ms`);
+  return ok(`host key, login and shell work; connected in ${login} ms, a command takes ${answer} ms`);
 }
 
 async function rights(

@@ -19,6 +19,7 @@ export const troubleReasons = [
   "NoSessions",
   "LoginShellTimeout",
   "NoPosixShell",
+  "LoginInChroot",
   "NoSftp",
   "ReverseTunnelDown",
   "LimitExceeded",

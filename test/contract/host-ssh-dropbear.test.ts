@@ -10,6 +10,14 @@ describe("a target whose SSH server is dropbear", () => {
   const { rig, hostOf } = sshBench("dropbear");
   before(() => rig().startDropbear());
 
+  test("reports that dropbear cannot listen on sockets", async () => {
+    await using host = hostOf();
+    await assert.rejects(async () => host.listen?.({ unix: `${rig().dir}/socket` }, () => undefined), {
+      code: "permission_denied",
+      message: /^the target refuses to listen on .*: check that its sshd .* is OpenSSH, as dropbear cannot listen/,
+    });
+  });
+
   for (const user of ["root", "helper"])
     test(`killing a command of ${user} affects neither the link nor other commands`, {
       timeout: 60_000,

@@ -175,7 +175,7 @@ describe("the SSH link to a host", () => {
     await using undo = new AsyncDisposableStack();
     undo.defer(() => rig().startSshd());
     await rig().startSshd(["DisableForwarding yes"]);
-    for (const program of ["python3", "perl", "socat", "nc"]) {
+    for (const program of ["python3", "perl", "socat", "nc", "ncat"]) {
       await using host = hostOf();
       if ((await host.privileges(never)).relays[0] !== program) continue;
       for (const address of [{ unix: socket }, { host: "127.0.0.1", port: 7000 }]) {

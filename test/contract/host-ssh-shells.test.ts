@@ -72,6 +72,9 @@ describe("a target whose only relay program is busybox's nc", () => {
     const { relays, missing } = await host.privileges(AbortSignal.timeout(20_000));
     assert.match((await host.run(argvOf(["nc", "-h"]))).stderr, /BusyBox/);
     assert.equal(relays.includes("nc"), false);
-    assert.match(missing.join("\n"), /none of python3, perl, socat, nc, so graftlet cannot connect to root's sockets/);
+    assert.match(
+      missing.join("\n"),
+      /none of python3, perl, socat, nc, ncat, so graftlet cannot connect to root's sockets/,
+    );
   });
 });

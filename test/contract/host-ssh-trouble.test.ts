@@ -27,7 +27,6 @@ interface Trouble {
 }
 
 const sftpServer = "/usr/lib/openssh/sftp-server";
-const noSftpServer = { make: [["mount", "--bind", "/dev/null", sftpServer]], mend: [["umount", sftpServer]] };
 const instead = (program: string) => ({
   make: [["mount", "--bind", program, "/bin/sh"]],
   // What the target has not yet ended may hold it.
@@ -44,21 +43,6 @@ const troubles: readonly Trouble[] = [
     sshd: ["MaxSessions 0"],
     reason: "NoSessions",
     sentence: /^the target's sshd allows no sessions: set MaxSessions to 10 in its sshd_config\.$/,
-  },
-  {
-    name: "neither an SFTP subsystem nor an SFTP server program",
-    sshd: ["Subsystem none /bin/false"],
-    ...noSftpServer,
-    reason: "NoSftp",
-    sentence: /^the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install/,
-  },
-  {
-    name: "no SFTP server program for a user with sudo",
-    ...noSftpServer,
-    fields: { user: "helper" },
-    reason: "NoSftp",
-    sentence:
-      /^the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server/,
   },
   {
     name: "a login shell that prints into the SFTP session",
@@ -88,6 +72,26 @@ const troubles: readonly Trouble[] = [
     sshd: ["ForceCommand internal-sftp"],
     reason: "NoPosixShell",
     sentence: noShell,
+  },
+  {
+    name: "an sshd that confines the user to a directory without programs",
+    sshd: ["ChrootDirectory /srv"],
+    reason: "NoPosixShell",
+    sentence: /or a directory without programs \(ChrootDirectory\)\.$/,
+  },
+  {
+    name: "an sshd that confines the user to a directory with programs",
+    sshd: ["ChrootDirectory /srv/jail"],
+    make: [
+      [
+        "sh",
+        "-ec",
+        "mount -t tmpfs -o mode=0755 tmpfs /srv; mkdir /srv/jail; mount --rbind / /srv/jail; [ -x /srv/jail/bin/sh ]",
+      ],
+    ],
+    mend: [["umount", "-l", "/srv"]],
+    reason: "LoginInChroot",
+    sentence: /is in a chroot or container, where the runtime does not see the files of pods: remove ChrootDirectory/,
   },
   {
     name: "a login shell whose start-up files hang",

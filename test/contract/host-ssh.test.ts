@@ -13,3 +13,12 @@ hostContract("ssh, where sshd forwards nothing out and has no SFTP, and /bin/sh 
 );
 
 hostContract("ssh, where all programs are busybox's", () => sshUnderTest({ programs: "busybox" }));
+
+hostContract("ssh, as a user with sudo, where all programs are busybox's and there is no SFTP", () =>
+  sshUnderTest({
+    user: "helper",
+    sshd: ["Subsystem none /bin/false"],
+    programs: "busybox",
+    hidden: ["/usr/lib/openssh/sftp-server"],
+  }),
+);

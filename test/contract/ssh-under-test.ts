@@ -16,11 +16,19 @@ function hostOf(rig: SshdRig, fields?: Readonly<Record<string, unknown>>) {
 export interface SshTarget extends SshdRigOptions {
   readonly user?: string;
   readonly sshd?: readonly string[];
+  /** Programs that the machine lacks. */
+  readonly hidden?: readonly string[];
 }
 
 /** A machine behind its sshd, for the contract. */
-export async function sshUnderTest({ user = "root", sshd = [], ...options }: SshTarget = {}): Promise<HostUnderTest> {
+export async function sshUnderTest({
+  user = "root",
+  sshd = [],
+  hidden = [],
+  ...options
+}: SshTarget = {}): Promise<HostUnderTest> {
   const rig = await startSshdRig("contract", options);
+  for (const program of hidden) await rig.mustInside(["mount", "--bind", "/dev/null", program]);
   if (sshd.length > 0) await rig.startSshd(sshd);
   const host = hostOf(rig, { user });
   return {

@@ -31,8 +31,9 @@ export interface SshdRig extends AsyncDisposable {
   mustInside(argv: readonly string[], options?: RunOptions): Promise<string>;
   /** Starts a command inside as root, without SSH. */
   startInside(argv: readonly string[]): ChildProcess;
-  /** Starts sshd with lines put before its configuration; one that runs is ended first, its connections are not. */
-  startSshd(lines?: readonly string[]): Promise<void>;
+  /** Starts sshd with lines put before its configuration; one that runs is ended first, its connections are not.
+   *  @param options `socketActivated`: systemd listens, and starts an sshd for each connection. */
+  startSshd(lines?: readonly string[], options?: { readonly socketActivated?: boolean }): Promise<void>;
   /** Ends sshd, and starts dropbear in its place, with the same host key. */
   startDropbear(): Promise<void>;
   /** Ends sshd and every connection of it. */
@@ -172,14 +173,18 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     login,
     besideArgv,
     config: (fields) => readSshConfig({ ...login, ...fields }),
-    async startSshd(lines = []) {
+    async startSshd(lines = [], { socketActivated = false } = {}) {
       // One that has just been started does not bear its title yet, and one that is killed listens for a moment.
       await waitFor("the port to be free", async () => {
-        await inside(["pkill", "-KILL", "-o", "-f", "^sshd: /usr/sbin/sshd"]);
+        await inside(["pkill", "-KILL", "-o", "-f", "^(sshd: /usr/sbin/sshd|systemd-socket-activate)"]);
         return !(await isListening());
       });
       await mustInside(["sh", "-c", `cat > ${dir}/sshd_config`], { stdin: sshdConfig(dir, [...lines, ...lenient]) });
-      await startDaemon(["/usr/sbin/sshd", "-D", "-e", "-f", `${dir}/sshd_config`]);
+      const config = ["-e", "-f", `${dir}/sshd_config`];
+      const activate = ["systemd-socket-activate", "--accept", "--inetd", `--listen=127.0.0.1:${sshPort}`];
+      await startDaemon(
+        socketActivated ? [...activate, "/usr/sbin/sshd", "-i", ...config] : ["/usr/sbin/sshd", "-D", ...config],
+      );
     },
     async startDropbear() {
       await killSshd();

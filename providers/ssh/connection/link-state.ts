@@ -11,6 +11,7 @@ export type LinkReason =
   | "NoSessions"
   | "LoginShellTimeout"
   | "NoPosixShell"
+  | "LoginInChroot"
   | "NoSftp"
   | "ReverseTunnelDown"
   | "LimitExceeded";
@@ -45,6 +46,7 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   NoSessions: [5_000, 30_000],
   LoginShellTimeout: [2_000, 30_000],
   NoPosixShell: [5_000, 30_000],
+  LoginInChroot: [5_000, 30_000],
   NoSftp: [5_000, 30_000],
   ReverseTunnelDown: [1_000, 30_000],
   LimitExceeded: [10_000, 300_000],

@@ -1,22 +1,22 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
-import type { FileChange, FileInfo, FileSystemInfo, HostFs } from "../../../src/seams/host.ts";
+import type { FileChange, FileInfo, HostFs } from "../../../src/seams/host.ts";
 import { applyScript, changesMade, changePath } from "./apply-script.ts";
 import { parseEntries, parseStat, statFormat } from "./file-info.ts";
 import { prelude, type ShellResult } from "../shell/shell.ts";
 import { quote } from "../shell/quote.ts";
 import { type CommandResult, maxPooledScriptBytes } from "../process/command.ts";
-import type { SftpClient, SftpRequest } from "./sftp-client.ts";
-import { openFile } from "./sftp-file.ts";
-import { type Reply, expectReply, sftp, stringAt } from "./sftp-packets.ts";
+import { type Ask, type OpenFiles, shellFiles } from "./files-without-sftp.ts";
+import type { SftpClient } from "./sftp-client.ts";
+import { sftpFiles } from "./sftp-files.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
 import { commandError } from "../shell/system-errors.ts";
 
 export interface FsOptions {
   readonly pool: ShellPool;
-  /** The SFTP session, opened on first use. */
-  readonly sftp: (signal: AbortSignal) => Promise<SftpClient>;
+  /** The SFTP session, opened on first use; undefined if the target has no SFTP. */
+  readonly sftp: (signal: AbortSignal) => Promise<SftpClient | undefined>;
   /** Runs a script that is too long for a pooled shell. */
   readonly runInOwnSession: (script: string, signal: AbortSignal) => Promise<CommandResult>;
   /** Budget that is charged for the content of files and directories. */
@@ -31,29 +31,27 @@ const maxListingBytes = 32 * 1024 * 1024;
 const shortBytes = 64 * 1024;
 
 /** The target's files. Shell commands are used where SFTP does not provide the information (inodes, causes of errors) or needs
- *  several round trips; SFTP is used for everything else, such as open files. */
+ *  several round trips; SFTP is used for everything else, such as open files, if the target has it. */
 export function sshFs({ pool, sftp: session, runInOwnSession, budget, clock }: FsOptions): HostFs {
   const within = (signal?: AbortSignal) => {
     throwIfAborted(signal);
     return clock.within(timeoutMs, signal);
   };
-  const ask = async (
-    path: string,
-    call: string,
-    options: { maxBytes?: number; signal?: AbortSignal },
-  ): Promise<Buffer> => {
-    const question = { script: call, maxBytes: options.maxBytes ?? shortBytes };
-    const answer = outputOf(path, await pool.run(question, within(options.signal)));
+  const askUncharged: Ask = async (path, script, { maxBytes = shortBytes, signal }) =>
+    outputOf(path, await pool.run({ script, maxBytes }, within(signal)));
+  const ask: Ask = async (...question) => {
+    const answer = await askUncharged(...question);
     budget?.spend(answer.length);
     return answer;
-  };
-  const exchange = async (requests: readonly SftpRequest[], signal?: AbortSignal): Promise<readonly Reply[]> => {
-    const stop = within(signal);
-    return (await session(stop)).exchange(requests, stop);
   };
   const statOf = async (path: string, follow: boolean, signal?: AbortSignal): Promise<FileInfo> => {
     const call = `stat ${follow ? "-L " : ""}-c ${quote(statFormat)} -- ${quote(path)}`;
     return parseStat((await ask(path, call, { ...(signal && { signal }) })).toString("latin1"));
+  };
+  const withoutSftp = shellFiles(askUncharged);
+  const openFiles = async (stop: AbortSignal): Promise<OpenFiles> => {
+    const client = await session(stop);
+    return client ? sftpFiles({ client, stat: statOf, within }) : withoutSftp;
   };
   return {
     async readFile(path, { maxBytes = defaultMaxBytes, signal } = {}) {
@@ -65,7 +63,7 @@ export function sshFs({ pool, sftp: session, runInOwnSession, budget, clock }: F
     },
     open: async (path, { noFollow = false, signal } = {}) => {
       const stop = within(signal);
-      return openFile({ path, noFollow, client: await session(stop), stat: statOf, within }, stop);
+      return (await openFiles(stop)).open(path, noFollow, stop);
     },
     readTail: (path, bytes, signal) =>
       ask(path, `gl_tail ${quote(path)} ${bytes}`, {
@@ -80,24 +78,16 @@ export function sshFs({ pool, sftp: session, runInOwnSession, budget, clock }: F
     stat: (path, signal) => statOf(path, true, signal),
     lstat: (path, signal) => statOf(path, false, signal),
     async readlink(path, signal) {
-      const [reply] = await exchange([[sftp.readlink, path]], signal);
-      return parseName(reply, path);
+      const stop = within(signal);
+      return (await openFiles(stop)).readlink(path, stop);
     },
     async realpath(path, signal) {
-      // The server also resolves paths whose last part is missing, so check that it exists.
-      const [reply, there] = await exchange(
-        [
-          [sftp.realpath, path],
-          [sftp.stat, path],
-        ],
-        signal,
-      );
-      if (there) expectReply(there, sftp.attrs, path);
-      return parseName(reply, path);
+      const stop = within(signal);
+      return (await openFiles(stop)).realpath(path, stop);
     },
     async fileSystemInfo(path, signal) {
-      const [reply] = await exchange([[sftp.extended, "statvfs@openssh.com", path]], signal);
-      return parseStatvfs(reply, path);
+      const stop = within(signal);
+      return (await openFiles(stop)).fileSystemInfo(path, stop);
     },
     async apply(changes, signal) {
       if (changes.length === 0) return throwIfAborted(signal);
@@ -136,24 +126,4 @@ function throwFirstFailure(changes: readonly FileChange[], made: number, stderr:
   if (!failed) return;
   const error = commandError(changePath(failed), stderr.toString("utf8"));
   throw failed.kind === "mountTmpfs" ? new CodedError("failed_precondition", error.message, { cause: error }) : error;
-}
-
-function parseName(reply: Reply | undefined, path: string): string {
-  if (!reply) throw new CodedError("unknown", `${path}: no reply`);
-  return stringAt(expectReply(reply, sftp.name, path), 4).toString("utf8");
-}
-
-/** @see https://github.com/openssh/openssh-portable/blob/master/PROTOCOL statvfs@openssh.com */
-function parseStatvfs(reply: Reply | undefined, path: string): FileSystemInfo {
-  if (!reply) throw new CodedError("unknown", `${path}: no reply`);
-  const body = expectReply(reply, sftp.extendedReply, path);
-  const word = (index: number) => Number(body.readBigUInt64BE(index * 8));
-  const fragment = word(1);
-  return {
-    capacityBytes: word(2) * fragment,
-    availableBytes: word(4) * fragment,
-    usedBytes: (word(2) - word(3)) * fragment,
-    inodes: word(5),
-    inodesFree: word(6),
-  };
 }

@@ -1,5 +1,5 @@
-import type { Clock } from "../../../src/lib/clock.ts";
 import { abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { ClockAndLog } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { Connection } from "../connection/connection.ts";
 import { LinkError } from "../connection/link-state.ts";
@@ -8,26 +8,26 @@ import type { Privileges } from "../shell/privileges.ts";
 import { type Session, type SessionRequest, type Sessions, discardChannel } from "../connection/sessions.ts";
 import { type SftpClient, startSftp } from "./sftp-client.ts";
 
-export interface SftpSessionOptions {
+export interface SftpSessionOptions extends ClockAndLog {
   readonly link: Link;
   readonly sessions: Sessions;
-  readonly clock: Clock;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
 }
 
 const startTimeoutMs = 15_000;
 
-/** The shared SFTP session of a target. With sudo the SFTP server runs as root in an exec session. */
-export function createSftpSession({ link, sessions, clock, privileges }: SftpSessionOptions) {
-  let opened: Promise<SftpClient> | undefined;
-  const remember = (opening: Promise<SftpClient>): Promise<SftpClient> => {
+/** The shared SFTP session of a target. With sudo the SFTP server runs as root in an exec session. A target without SFTP has none until the
+ *  next connection. */
+export function createSftpSession({ link, sessions, clock, log, privileges }: SftpSessionOptions) {
+  let opened: Promise<SftpClient | "none"> | undefined;
+  const remember = (opening: Promise<SftpClient | "none">): Promise<SftpClient | "none"> => {
     opened = opening;
     opening.catch(() => {
       if (opened === opening) opened = undefined;
     });
     return opening;
   };
-  const reopen = async (): Promise<SftpClient> => {
+  const reopen = async (): Promise<SftpClient | "none"> => {
     const stop = clock.within(startTimeoutMs);
     const open = (start: SessionRequest["start"]) => sessions.open({ start, signal: stop });
     return startWith({ open, link, stop }, await privileges(stop));
@@ -38,14 +38,16 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
       const stop = clock.within(startTimeoutMs, signal);
       const open = (start: SessionRequest["start"]) => sessions.openOn(connection, start, stop);
       try {
-        await remember(startWith({ open, link, stop }, rights));
+        if ((await remember(startWith({ open, link, stop }, rights))) === "none")
+          log.info({ runAs: rights.runAs }, "the target has no SFTP; reading files through its shell");
       } catch (error) {
         if (signal.aborted) throw abortError(signal);
-        throw hasCode(error, "deadline_exceeded") ? noSftp(rights, error) : error;
+        throw hasCode(error, "deadline_exceeded") ? brokenSftp(error) : error;
       }
     },
-    /** Returns the session, which is reopened if it has ended. @throws unavailable, LinkError NoSftp. */
-    async get(signal: AbortSignal): Promise<SftpClient> {
+    /** Returns the session, which is reopened if it has ended; undefined if the target has no SFTP.
+     *  @throws unavailable, LinkError NoSftp. */
+    async get(signal: AbortSignal): Promise<SftpClient | undefined> {
       // A new connection opens its own session.
       await link.connection(signal);
       const before = opened;
@@ -55,10 +57,12 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
           before.catch(() => undefined),
           signal,
         ));
+      if (known === "none") return undefined;
       if (known?.usable()) return countExchanges(known, link);
       // Another caller may already be reopening the session.
       const opening = opened !== undefined && opened !== before ? opened : remember(reopen());
-      return countExchanges(await untilAborted(opening, signal), link);
+      const client = await untilAborted(opening, signal);
+      return client === "none" ? undefined : countExchanges(client, link);
     },
   };
 }
@@ -80,39 +84,33 @@ interface Start {
   readonly stop: AbortSignal;
 }
 
-/** Starts sshd's sftp subsystem, or else the server program. */
-async function startWith({ open, link, stop }: Start, rights: Privileges): Promise<SftpClient> {
-  const start = async (how: SessionRequest["start"]): Promise<SftpClient> => {
-    const session = await open(how);
+/** Starts sshd's sftp subsystem, or else the server program. @returns "none" if the target has neither.
+ *  @throws LinkError NoSftp if one of them starts, but does not speak SFTP. */
+async function startWith({ open, link, stop }: Start, { runAs, sftpServer }: Privileges): Promise<SftpClient | "none"> {
+  const start = async (how: SessionRequest["start"]): Promise<SftpClient | "none"> => {
+    const session = await open(how).catch((error: unknown) => {
+      if (hasCode(error, "failed_precondition") && !stop.aborted) return undefined;
+      throw error;
+    });
     link.countExchange();
+    if (!session) return "none";
     try {
       return await startSftp(session, stop);
     } catch (error) {
       discardChannel(session.channel);
       throwIfAborted(stop);
-      throw session.connection.lost.aborted ? error : noSftp(rights, error);
+      if (session.connection.lost.aborted) throw error;
+      if (hasCode(error, "failed_precondition")) throw brokenSftp(error);
+      return "none";
     }
   };
-  const { runAs, sftpServer } = rights;
-  const program = sftpServer && { exec: `exec ${runAs === "sudo" ? "sudo -n " : ""}${sftpServer}` };
-  if (runAs === "sudo") {
-    if (program) return start(program);
-    throw noSftp(rights);
-  }
-  try {
-    return await start({ subsystem: "sftp" });
-  } catch (error) {
-    const offered = !hasCode(error, "failed_precondition");
-    if (offered) throw error;
-    if (!program) throw noSftp(rights, error);
-  }
-  return start(program);
+  const subsystem = runAs === "sudo" ? "none" : await start({ subsystem: "sftp" });
+  if (subsystem !== "none" || !sftpServer) return subsystem;
+  return start({ exec: `exec ${runAs === "sudo" ? "sudo -n " : ""}${sftpServer}` });
 }
 
-function noSftp({ runAs, sftpServer }: Privileges, cause?: unknown): LinkError {
+function brokenSftp(cause: unknown): LinkError {
   const sentence =
-    runAs === "sudo" && !sftpServer
-      ? "the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server (openssh-sftp-server)."
-      : "the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install OpenSSH's sftp-server, and make sure that no start-up file of the login shell prints anything.";
+    "the target's SFTP does not work: set `Subsystem sftp internal-sftp` in its sshd_config, or make sure that no start-up file of the login shell prints anything or waits.";
   return new LinkError("NoSftp", "failed_precondition", sentence, { cause });
 }

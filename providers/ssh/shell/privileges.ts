@@ -12,7 +12,7 @@ import { type Session, type Sessions, discardChannel } from "../connection/sessi
 import { startShell } from "./shell.ts";
 
 /** A program that can relay its standard streams to a socket; `docker` only to the socket of a Docker Engine. */
-export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
+export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "ncat" | "docker";
 
 /** The login's privileges on the target. */
 export interface Privileges {
@@ -29,6 +29,8 @@ export interface Privileges {
   readonly enforcesSelinux?: boolean;
   /** True if the user is not root because sudo asks for a password. */
   readonly sudoNeedsPassword?: boolean;
+  /** True if root's directory is not that of the target's first process: the runtime does not see the files that graftlet writes. */
+  readonly inChroot?: boolean;
   /** Unmet requirements of a full node, one sentence each with the remedy. */
   readonly missing: readonly string[];
 }
@@ -53,8 +55,10 @@ const sftpServers = [
   "/usr/lib/ssh/sftp-server",
   "/usr/libexec/sftp-server",
   "/usr/lib/sftp-server",
+  "/usr/lib64/misc/sftp-server",
+  "/usr/lib/misc/sftp-server",
 ];
-const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
+const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "ncat", "docker"];
 
 /** Probes the login's privileges on each new connection, and keeps the newest result. */
 export function createPrivileges({ config, link, sessions, clock }: PrivilegesOptions) {
@@ -78,16 +82,18 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
   };
   return {
     /** Probes a new connection. The probe's session has ended on return.
-     *  @throws LinkError LoginShellTimeout, NoPosixShell, NoSessions; the signal's reason. */
+     *  @throws LinkError LoginShellTimeout, NoPosixShell, LoginInChroot, NoSessions; the signal's reason. */
     async probe(connection: Connection, signal: AbortSignal): Promise<Privileges> {
       const stop = clock.within(shellTimeoutMs, signal);
-      found = await runProbe(connection, stop).catch((error: unknown) => {
+      const probed = await runProbe(connection, stop).catch((error: unknown) => {
         if (signal.aborted) throw abortError(signal);
         if (error instanceof LinkError) throw error;
         throw stop.aborted
           ? shellHangsError(config, error)
           : new LinkError("NoPosixShell", "failed_precondition", messageOf(error), { cause: error });
       });
+      if (probed.inChroot) throw chrootError(config);
+      found = probed;
       return found;
     },
     /** Returns the last result; waits for the link. @throws unavailable while the link is down. */
@@ -117,6 +123,14 @@ export function shellHangsError(config: SshConfig, cause: unknown): LinkError {
   );
 }
 
+function chrootError(config: SshConfig): LinkError {
+  return new LinkError(
+    "LoginInChroot",
+    "failed_precondition",
+    `the login of ${endpointName(config)} is in a chroot or container, where the runtime does not see the files of pods: remove ChrootDirectory from the target's sshd_config for this user, or log in to the machine itself.`,
+  );
+}
+
 /** Returns the command line that starts a shell with these privileges. It consists of plain words, since the login shell that
  *  parses it may be of any kind. */
 export function shellCommand({ runAs, needsSession = false }: Pick<Privileges, "runAs" | "needsSession">): string {
@@ -127,13 +141,13 @@ export function shellCommand({ runAs, needsSession = false }: Pick<Privileges, "
 function probeScript({ sudo }: SshConfig): string {
   const trySudo = sudo === "auto" ? "gl_t=$(sudo -n /bin/sh -c : 2>&1 >/dev/null)" : "false";
   return [
-    "gl_t=",
+    "gl_t= gl_sudo=",
     'if [ "$(id -u)" = 0 ]; then echo root',
-    `elif ${trySudo}; then echo sudo`,
-    // "a password is required" (sudo), "interactive authentication is required" (sudo-rs).
-    'else case $gl_t in *"password is required"*|*"authentication is required"*) echo "user password";; *) echo user;; esac; fi',
+    `elif ${trySudo}; then gl_sudo="sudo -n"; echo sudo`,
+    // "a password is required" (sudo), "interactive authentication is required" (sudo-rs), "you must have a tty" (requiretty).
+    'else case $gl_t in *"password is required"*|*"authentication is required"*) echo "user password";; *"have a tty"*) echo "user terminal";; *) echo user;; esac; fi',
     "id -Gn",
-    `for gl_f in ${sftpServers.map(quote).join(" ")} ''; do [ -z "$gl_f" ] || [ -x "$gl_f" ] && break; done; echo "$gl_f"`,
+    findSftpServer,
     // Only OpenBSD's nc shuts down its side when its input ends (-N), and connects to sockets by path (-U).
     'gl_relays() { [ "$1" != nc ] || case $(nc -h 2>&1 </dev/null) in *-N*) ;; *) return 1;; esac; }',
     `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && gl_relays "$gl_f" && printf '%s ' "$gl_f"; done; echo`,
@@ -145,8 +159,21 @@ function probeScript({ sudo }: SshConfig): string {
     "cat /sys/fs/selinux/enforce 2>/dev/null; echo",
     programText("src/host/serving-process.sh"),
     'echo "$(serving_process)"',
+    // Only root may look at the directory of another user's process.
+    "gl_f=$($gl_sudo stat -L -c %d:%i /proc/1/root/ 2>/dev/null)",
+    '[ -z "$gl_f" ] || [ "$gl_f" = "$(stat -L -c %d:%i /)" ] || echo chroot',
   ].join("\n");
 }
+
+/** Prints the path of the SFTP server program: in one of its usual places, on the PATH, or where sshd's configuration has it. */
+const findSftpServer = [
+  `for gl_f in ${sftpServers.map(quote).join(" ")} ''; do [ -z "$gl_f" ] || [ -x "$gl_f" ] && break; done`,
+  '[ -n "$gl_f" ] || gl_f=$(command -v sftp-server 2>/dev/null)',
+  `[ -n "$gl_f" ] || gl_f=$($gl_sudo sshd -T 2>/dev/null </dev/null | awk '$1 == "subsystem" && $2 == "sftp" { print $3 }')`,
+  // The login shell, which may be of any kind, parses it.
+  "case $gl_f in /*) ;; *) gl_f=;; esac; case $gl_f in *[!A-Za-z0-9_./+-]*) gl_f=;; esac",
+  '[ -x "$gl_f" ] || gl_f=; echo "$gl_f"',
+].join("\n");
 
 /** Returns the missing privileges for the node. Pure. */
 export function missingPrivileges({
@@ -168,18 +195,23 @@ export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, 
   const [login, groups, sftpServer, relays, lacking, proc, group, enforce] = output.split("\n");
   const [runAs, asked] = wordsOf(login);
   const sudoNeedsPassword = asked === "password";
+  const why = asked === "password" || asked === "terminal" ? asked : undefined;
   if (runAs !== "root" && runAs !== "sudo" && runAs !== "user")
     throw new CodedError("failed_precondition", "the target did not report its user's privileges");
   const found = wordsOf(relays);
   const missing = [
-    ...(runAs === "user" ? [noRoot(user, sudo, sudoNeedsPassword)] : []),
+    ...(runAs === "user" ? [noRoot(user, sudo, why)] : []),
     ...(runAs === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
     ...wordsOf(lacking).map((name) =>
       name === "setsid"
         ? "The target has no setsid program, so stopping a command drops the connection (its SSH server does not give commands their own process groups): install util-linux or busybox."
         : `The target has no ${name} program, which file operations need: install coreutils or busybox.`,
     ),
-    ...(proc === "proc" ? [] : ["The target does not show /proc to its user: mount it, or relax its hidepid."]),
+    ...(proc === "proc"
+      ? []
+      : [
+          "The target does not show /proc to its user: mount it, relax its hidepid, or remove ChrootDirectory from its sshd_config.",
+        ]),
   ];
   return {
     runAs,
@@ -189,6 +221,7 @@ export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, 
     ...(group === "shared" && !wordsOf(lacking).includes("setsid") && { needsSession: true }),
     ...(enforce === "1" && { enforcesSelinux: true }),
     ...(sudoNeedsPassword && { sudoNeedsPassword }),
+    ...(output.split("\n")[9] === "chroot" && { inChroot: true }),
     missing,
   };
 }
@@ -209,11 +242,13 @@ function noRelay(found: readonly string[]): string {
   return `The target has none of ${programs}, so graftlet cannot connect to root's sockets${which}: install one of them.`;
 }
 
-function noRoot(user: string, sudo: SshConfig["sudo"], sudoNeedsPassword: boolean): string {
+/** @param asked what sudo asks for, if that is the reason. */
+function noRoot(user: string, sudo: SshConfig["sudo"], asked: "password" | "terminal" | undefined): string {
+  const line = asked === "terminal" ? `Defaults:${user} !requiretty` : `${user} ALL=(ALL) NOPASSWD: ALL`;
   const remedy =
     sudo === "never"
       ? "set sudo: auto, or log in as root"
-      : `add the line \`${user} ALL=(ALL) NOPASSWD: ALL\` to its sudoers, or log in as root`;
-  const why = sudoNeedsPassword ? " and its sudo asks for a password" : "";
+      : `add the line \`${line}\` to its sudoers, or log in as root`;
+  const why = asked === undefined ? "" : ` and its sudo asks for a ${asked}`;
   return `User ${user} on the target is not root${why}, so volumes cannot be mounted and cgroups cannot be created: ${remedy}.`;
 }

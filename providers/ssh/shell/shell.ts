@@ -148,7 +148,7 @@ function noPosixShell(cause?: unknown, printed = ""): CodedError {
   const quoted = line === "" ? "" : ` Its answer is "${line}": if that names another user, log in as that user.`;
   return new CodedError(
     "failed_precondition",
-    `the target does not give this user a POSIX shell: /bin/sh must be one, and sshd must not force another command.${quoted}`,
+    `the target does not give this user a POSIX shell: /bin/sh must be one, and sshd must not force another command, or a directory without programs (ChrootDirectory).${quoted}`,
     { cause },
   );
 }

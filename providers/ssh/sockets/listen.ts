@@ -138,7 +138,7 @@ async function forward(
       ? new CodedError("already_exists", `${formatAddress(at)} is already in use on the target`, { cause: error })
       : new CodedError(
           "permission_denied",
-          `the target refuses to listen on ${formatAddress(at)}: check that its sshd allows forwarding (AllowTcpForwarding, AllowStreamLocalForwarding) and that its user may bind there.`,
+          `the target refuses to listen on ${formatAddress(at)}: check that its sshd allows forwarding (AllowTcpForwarding, AllowStreamLocalForwarding)${"unix" in at ? " and is OpenSSH, as dropbear cannot listen on sockets," : ""} and that its user may bind there.`,
           { cause: error },
         );
   }

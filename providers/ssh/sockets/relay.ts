@@ -95,12 +95,11 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
         ? { argv: command(["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"]), printsGreeting: false }
         : undefined;
     case "nc":
-      return plain
-        ? {
-            argv: commandWithoutDashes("nc", ["-N", ...("unix" in to ? ["-U" as const] : [])], words),
-            printsGreeting: false,
-          }
-        : undefined;
+    case "ncat": {
+      // Nmap's ncat always shuts down its side when its input ends.
+      const options = [...(program === "nc" ? ["-N" as const] : []), ...("unix" in to ? ["-U" as const] : [])];
+      return plain ? { argv: commandWithoutDashes(program, options, words), printsGreeting: false } : undefined;
+    }
   }
 }
 

@@ -30,7 +30,7 @@ async function refusal(printed: Parameters<typeof forcedCommand>[0]): Promise<st
 }
 
 const plain =
-  "the target does not give this user a POSIX shell: /bin/sh must be one, and sshd must not force another command.";
+  "the target does not give this user a POSIX shell: /bin/sh must be one, and sshd must not force another command, or a directory without programs (ChrootDirectory).";
 
 test("quotes a cloud image's answer to a login as root, which names the user to log in as", async () => {
   const stdout = 'Please login as the user "ubuntu" rather than the user "root".\n\n';
