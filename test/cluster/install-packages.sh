@@ -6,7 +6,7 @@ packages=(
   containerd runc docker.io containernetworking-plugins etcd-server docker-registry
   busybox-static bash iproute2 iptables conntrack openssl perl-base util-linux
   curl bind9-dnsutils netcat-openbsd iperf socat mmdebstrap
-  openssh-server openssh-client dropbear-bin microsocks tinyproxy-bin nftables sudo inotify-tools procps tcsh fish
+  openssh-server openssh-client dropbear-bin microsocks tinyproxy-bin nftables sudo inotify-tools procps tcsh fish ncat locales
   chromium skopeo prometheus qemu-system-x86 qemu-utils e2fsprogs xfsprogs sshfs dbus-daemon systemd
   gcc libc6-dev libseccomp-dev pkg-config
 )

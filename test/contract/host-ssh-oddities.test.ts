@@ -160,4 +160,23 @@ describe("an unusual target over SSH", () => {
       await exercise(host, rig().dir);
       await also?.(rig());
     });
+
+  test("names the line for sudoers if sudo requires a terminal", async () => {
+    const file = "/etc/sudoers.d/terminal";
+    await rig().mustInside(["sh", "-ec", `echo 'Defaults requiretty' >${file}; chmod 440 ${file}`]);
+    await using undo = new AsyncDisposableStack();
+    undo.defer(async () => void (await rig().mustInside(["rm", file])));
+    {
+      await using host = hostOf({ user: "helper" });
+      const { runAs, missing } = await host.privileges(never);
+      assert.equal(runAs, "user");
+      assert.match(
+        missing[0] ?? "",
+        /its sudo asks for a terminal, .*: add the line `Defaults:helper !requiretty` to its sudoers/,
+      );
+    }
+    await rig().mustInside(["sh", "-ec", `echo 'Defaults:helper !requiretty' >>${file}`]);
+    await using host = hostOf({ user: "helper" });
+    await exercise(host, rig().dir);
+  });
 });

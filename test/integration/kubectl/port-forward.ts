@@ -22,7 +22,7 @@ export const echoServer = shell(
 
 /** A running kubectl port-forward and its port on the client's loopback. */
 export async function forward(
-  { cluster }: Lab,
+  { cluster }: Pick<Lab, "cluster">,
   pod: string,
   env: Transport["env"],
   port = 9000,
@@ -34,7 +34,7 @@ export async function forward(
 }
 
 /** curl in the cluster's network. */
-export function curl({ cluster }: Lab, args: readonly string[]): Promise<Finished> {
+export function curl({ cluster }: Pick<Lab, "cluster">, args: readonly string[]): Promise<Finished> {
   return run(
     networkArgv(cluster.layout, [cluster.tools.path("curl"), "--silent", "--show-error", "--max-time", "60", ...args]),
   );

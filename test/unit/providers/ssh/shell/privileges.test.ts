@@ -56,6 +56,17 @@ test("reports a sudo that asks for a password, with the line for sudoers", () =>
   assert.equal(missingPrivileges(plain).sudoNeedsPassword, undefined);
 });
 
+test("reports a sudo that requires a terminal, and a login in a chroot", () => {
+  const found = parsePrivileges(told("user terminal", "me", "", "perl ", "", "proc"), config);
+  assert.match(found.missing[0] ?? "", /its sudo asks for a terminal, .*`Defaults:me !requiretty`/);
+  assert.equal(found.sudoNeedsPassword, undefined);
+  const root = (last: string) => parsePrivileges(told("root", "root", "", "", "", "proc", "", "", "", last), config);
+  assert.deepEqual(
+    ["chroot", ""].map((last) => root(last).inChroot),
+    [true, undefined],
+  );
+});
+
 test("only a non-root login makes pod features unsupported; every missing privilege is reported", () => {
   const sudo = parsePrivileges(told("sudo", "me", "", "", "awk ", ""), config);
   assert.deepEqual(missingPrivileges(sudo), { messages: sudo.missing, unsupported: {} });
