@@ -8,6 +8,12 @@ export const ofPods: Readonly<Record<string, Runs>> = {
     fits: ["cri", "cri-2.4", "docker"],
     seconds: 170,
   },
+  "dual-stack": {
+    on: ["cri"],
+    more: ["docker", "ssh"],
+    why: "CNI and Docker give a pod its second address each in its own way, and over SSH the target's addresses are found",
+    seconds: 40,
+  },
   "start-cut-off": {
     on: [],
     why: "containerd gives up a start whose caller has gone, the Docker Engine finishes it",

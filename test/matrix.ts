@@ -159,12 +159,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-meddling": { on: [], why: "is Docker's alone", fits: onEngines, seconds: 95 },
   "docker-share": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
   "docker-unfit": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
-  "dual-stack": {
-    on: cri,
-    more: ["docker", "ssh"],
-    why: "CNI and Docker give a pod its second address each in its own way, and over SSH the target's addresses are found",
-    seconds: 40,
-  },
   eviction: {
     on: cri,
     why: "what runs short is the target's, and who uses it the runtime's to say",

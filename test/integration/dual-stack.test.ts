@@ -48,8 +48,10 @@ function start(nodeIPs: readonly string[]): Promise<Agent> {
 /** Gives CNI's bridge a second range. containerd notices the file. */
 async function addCniRange({ layout }: Cluster): Promise<void> {
   const file = join(layout.containerd, "cni", "10-bridge.conflist");
-  const network = JSON.parse(readFileSync(file, "utf8"));
-  const { ipam } = network.plugins[0];
+  const network = JSON.parse(readFileSync(file, "utf8")) as {
+    readonly plugins: readonly [{ readonly ipam: { readonly ranges: object[]; readonly routes: object[] } }];
+  };
+  const [{ ipam }] = network.plugins;
   ipam.ranges.push([{ subnet: pods6 }]);
   ipam.routes.push({ dst: "::/0" });
   writeFileSync(file, JSON.stringify(network));
