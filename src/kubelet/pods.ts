@@ -114,7 +114,7 @@ function createNodePodsApi({ config, target, metrics, partsOf }: NodeContext): r
 function createNodeProbes(
   { target: { host, runtime, link }, claim, metrics, clock, partsOf, onEnd }: NodeContext,
   { events }: Cluster,
-  { targetClock }: ObservedTarget,
+  { targetClock, agent }: ObservedTarget,
 ): Probes {
   return createProbes({
     ...partsOf("probes"),
@@ -127,6 +127,7 @@ function createNodeProbes(
     events,
     measures: metrics.measures.probes,
     agentStartedAt: clock.now(),
+    hostIPs: agent.hostIPs,
   });
 }
 

@@ -5,6 +5,7 @@ import type { PodCache, PodStore, ProbeKind, ProbeVerdict, StatusReader } from "
 import type { ApiPod } from "../roles.ts";
 import type { Column } from "../state/records.ts";
 import { allContainers, isSidecar, isStaticPod } from "../pod/containers.ts";
+import { orderPodIPs } from "../pod/fields.ts";
 import { newestRun } from "../pod/runs.ts";
 import type { ProbeResults } from "../runtime/ports.ts";
 import type { ProbeWorker } from "./worker.ts";
@@ -39,6 +40,8 @@ export interface VerdictDeps {
   /** The API server's copies of the pods; for a static pod, its mirror pod. */
   readonly apiPods: Pick<Column<ApiPod>, "get">;
   readonly targetClock: Pick<TargetClock, "toOurs">;
+  /** The target's addresses, primary first. */
+  readonly hostIPs: () => readonly string[];
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
 }
@@ -94,7 +97,9 @@ export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string,
     failedProbe: (uid, name, containerId) =>
       killingProbes.find((kind) => workerOf(uid, kind, name)?.verdictOn(bareId(containerId)) === "Failure"),
   };
-  const podIP = (uid: string) => podCache.get(uid)?.ips[0] ?? podStatusOf(uid)?.podIP;
+  /** The address that the pod's status shows first, also if the status is not written yet. (kubelet: PodIP of the status) */
+  const podIP = (uid: string) =>
+    orderPodIPs(podCache.get(uid)?.ips ?? [], deps.hostIPs())[0] ?? podStatusOf(uid)?.podIP;
   return { results, observe: newestStatus, podIP, initially: initialVerdict, verdict, poke };
 }
 

@@ -17,7 +17,7 @@ interface Oddity {
   readonly socketActivated?: boolean;
   /** Shell scripts on the target that make it so, and that restore it. */
   readonly make?: (rig: SshdRig) => string;
-  readonly restore?: string;
+  readonly restore?: (rig: SshdRig) => string;
   /** What else must be true while the host is in use. */
   readonly also?: (rig: SshdRig) => Promise<void>;
 }
@@ -43,7 +43,7 @@ const oddities: Oddity[] = [
         `mkdir -p ${dir}/locales; localedef -i de_DE -f UTF-8 ${dir}/locales/de_DE.UTF-8
        echo 'Defaults env_keep += "LOCPATH LANG LC_* LANGUAGE"' >/etc/sudoers.d/locale
        [ "$(LOCPATH=${dir}/locales LC_ALL=de_DE.UTF-8 /usr/bin/printf %.1f 0,5)" = 0,5 ]`,
-      restore: "rm /etc/sudoers.d/locale",
+      restore: () => "rm /etc/sudoers.d/locale",
     }),
   ),
   ...["root", "helper"].map(
@@ -58,26 +58,26 @@ const oddities: Oddity[] = [
     user: "helper",
     make: () =>
       "mount --rbind /tmp /tmp; mount -o remount,bind,noexec,nosuid,nodev /tmp; cp /bin/true /tmp/odd-program; ! /tmp/odd-program; rm /tmp/odd-program",
-    restore: "umount -l /tmp",
+    restore: () => "umount -l /tmp",
   },
   {
     name: "a read-only root file system and /usr",
     make: () => "mount --bind /usr /usr; mount -o remount,bind,ro /usr; mount -o remount,bind,ro /; ! touch /usr/x /x",
-    restore: "mount -o remount,bind,rw /; umount -l /usr",
+    restore: () => "mount -o remount,bind,rw /; umount -l /usr",
   },
   {
     name: "a home directory that does not exist",
     sshd: () => [keys],
     make: () =>
       `${keep("root")}; usermod -d /nonexistent root || sed -i 's,^root:\\(.*\\):/root:,root:\\1:/nonexistent:,' /etc/passwd`,
-    restore: "sed -i 's,:/nonexistent:,:/root:,' /etc/passwd",
+    restore: () => "sed -i 's,:/nonexistent:,:/root:,' /etc/passwd",
   },
   {
     name: "a home directory that nobody may enter, for a user with sudo",
     user: "helper",
     sshd: () => [keys],
     make: () => `${keep("helper")}; chown daemon /home/helper; chmod 0 /home/helper`,
-    restore: "chown helper /home/helper; chmod 755 /home/helper",
+    restore: () => "chown helper /home/helper; chmod 755 /home/helper",
   },
   {
     name: "an sshd that allows no terminals, agents, variables, or start-up files of its own",
@@ -92,7 +92,7 @@ for (const user of ["root", "helper"])
     user,
     sshd: () => ["Subsystem none /bin/false"],
     make: () => `mount --bind /dev/null ${sftpServer}`,
-    restore: `umount ${sftpServer}`,
+    restore: () => `umount ${sftpServer}`,
     also: async (rig) => assert.notEqual((await rig.inside(["pgrep", "-f", "sftp-server"])).code, 0),
   });
 oddities.push({
@@ -100,8 +100,8 @@ oddities.push({
   user: "helper",
   make: ({ dir }) =>
     `cp ${sftpServer} ${dir}/odd-server; mount --bind /dev/null ${sftpServer}; cp /etc/ssh/sshd_config ${dir}/kept
-     sed -i 's,^Subsystem.*,Subsystem sftp ${dir}/odd-server -f AUTHPRIV,' /etc/ssh/sshd_config`,
-  restore: `umount ${sftpServer}; sed -i 's,^Subsystem.*,Subsystem sftp ${sftpServer},' /etc/ssh/sshd_config`,
+     { grep -v ^Subsystem ${dir}/kept; echo HostKey ${join(dir, "../keys")}/ed25519; echo Subsystem sftp ${dir}/odd-server -f AUTHPRIV; } >/etc/ssh/sshd_config`,
+  restore: ({ dir }) => `umount ${sftpServer}; cp ${dir}/kept /etc/ssh/sshd_config`,
   also: async (rig) => void (await rig.mustInside(["pgrep", "-f", `^${rig.dir}/odd-server`])),
 });
 
@@ -151,7 +151,7 @@ describe("an unusual target over SSH", () => {
     test(`supports ${name}`, async () => {
       await using undo = new AsyncDisposableStack();
       if (make) await rig().mustInside(["sh", "-ec", make(rig())]);
-      if (restore) undo.defer(async () => void (await rig().mustInside(["sh", "-ec", restore])));
+      if (restore) undo.defer(async () => void (await rig().mustInside(["sh", "-ec", restore(rig())])));
       if (sshd || socketActivated) {
         await rig().startSshd(sshd?.(rig()), { socketActivated });
         undo.defer(() => rig().startSshd());

@@ -37,6 +37,15 @@ const noShell =
 const hangs =
   /^the login shell of root@127\.0\.0\.1:\d+ does not answer within 15 s: check what its start-up files \(~\/\.bashrc, .*\) or sudo wait for/;
 
+/** A directory with all that a login needs. */
+const jail = `
+  mount -t tmpfs -o mode=0755 tmpfs /srv
+  mkdir -p /srv/jail/usr /srv/jail/proc /srv/jail/dev /srv/jail/etc /srv/jail/root
+  cd /srv/jail
+  for at in usr proc dev; do mount --rbind /$at $at; done
+  for at in bin sbin lib lib64; do ln -s usr/$at $at; done
+  cp /etc/passwd /etc/group etc`;
+
 const troubles: readonly Trouble[] = [
   {
     name: "an sshd that allows no sessions",
@@ -77,18 +86,13 @@ const troubles: readonly Trouble[] = [
     name: "an sshd that confines the user to a directory without programs",
     sshd: ["ChrootDirectory /srv"],
     reason: "NoPosixShell",
-    sentence: /or a directory without programs \(ChrootDirectory\)\.$/,
+    sentence:
+      /or a directory without programs \(ChrootDirectory\)\. Its answer is "\/bin\/bash: No such file or directory"/,
   },
   {
     name: "an sshd that confines the user to a directory with programs",
     sshd: ["ChrootDirectory /srv/jail"],
-    make: [
-      [
-        "sh",
-        "-ec",
-        "mount -t tmpfs -o mode=0755 tmpfs /srv; mkdir /srv/jail; mount --rbind / /srv/jail; [ -x /srv/jail/bin/sh ]",
-      ],
-    ],
+    make: [["sh", "-ec", jail]],
     mend: [["umount", "-l", "/srv"]],
     reason: "LoginInChroot",
     sentence: /is in a chroot or container, where the runtime does not see the files of pods: remove ChrootDirectory/,

@@ -169,10 +169,12 @@ function probeScript({ sudo }: SshConfig): string {
 const findSftpServer = [
   `for gl_f in ${sftpServers.map(quote).join(" ")} ''; do [ -z "$gl_f" ] || [ -x "$gl_f" ] && break; done`,
   '[ -n "$gl_f" ] || gl_f=$(command -v sftp-server 2>/dev/null)',
-  `[ -n "$gl_f" ] || gl_f=$($gl_sudo sshd -T 2>/dev/null </dev/null | awk '$1 == "subsystem" && $2 == "sftp" { print $3 }')`,
+  'if [ -z "$gl_f" ]; then',
+  `gl_f=$($gl_sudo sshd -T 2>/dev/null </dev/null | awk '$1 == "subsystem" && $2 == "sftp" { print $3 }')`,
+  'case $gl_f in /*) $gl_sudo test -x "$gl_f" 2>/dev/null || gl_f=;; esac; fi',
   // The login shell, which may be of any kind, parses it.
   "case $gl_f in /*) ;; *) gl_f=;; esac; case $gl_f in *[!A-Za-z0-9_./+-]*) gl_f=;; esac",
-  '[ -x "$gl_f" ] || gl_f=; echo "$gl_f"',
+  'echo "$gl_f"',
 ].join("\n");
 
 /** Returns the missing privileges for the node. Pure. */

@@ -146,6 +146,21 @@ test("a network probe waits for the pod IP; after that a failure counts", async 
   assert.deepEqual(state.told, ["Unhealthy"]);
 });
 
+test("a network probe uses the pod's first address of the host's first family, as the status does", async () => {
+  for (const [hostIPs, first] of [
+    [["192.0.2.1", "fd00::1"], "10.88.0.2"],
+    [["fd00::1", "192.0.2.1"], "fd00:88::2"],
+  ] as const) {
+    const { probes, pod, clock, state, run } = rig({ hostIPs, probe: { exec: undefined, tcpSocket: { port: 80 } } });
+    run();
+    assert.ok(state.cached);
+    state.cached = { ...state.cached, ips: ["10.88.0.2", "fd00:88::2"] };
+    probes.add(pod);
+    await clock.advance(10_000);
+    assert.deepEqual(state.dialled[0], { host: first, port: 80 });
+  }
+});
+
 const statusIn = (id: string, told: { readonly ready: boolean; readonly started?: boolean }) => ({
   name: "c",
   containerID: `containerd://${id}`,

@@ -7,6 +7,7 @@ import type { Container, PodStatus, Probe } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createProbes } from "../../../src/probes/probes.ts";
 import { apiPod } from "../../../src/roles.ts";
+import type { Address } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import type { FakeLink } from "../../fakes/link.ts";
@@ -30,6 +31,8 @@ export interface RigOptions {
   readonly link?: FakeLink;
   /** Replaces the fake clock's jitter, which is always the lower bound. */
   readonly jitter?: Clock["jitter"];
+  /** The target's addresses, primary first. */
+  readonly hostIPs?: readonly string[];
 }
 
 /** Probes of one pod with one container `c`, its exec answered by `answer`. */
@@ -42,6 +45,7 @@ export function rig({
   status,
   jitter,
   link,
+  hostIPs = ["192.0.2.1"],
 }: RigOptions = {}) {
   const still = fakeClock();
   const clock = { ...still, ...(jitter && { jitter }) };
@@ -67,6 +71,7 @@ export function rig({
     /** The container's postStart hook is still running. */
     starting: false,
     woken: [] as string[],
+    dialled: [] as Address[],
     told: [] as string[],
   };
   const begun = still.now();
@@ -86,7 +91,8 @@ export function rig({
           return { kind: "directory", mode: 0o755, uid: 0, gid: 0, size: 0, modifiedAt: 0, inode: 2 };
         },
       },
-      dial: async () => {
+      dial: async (to) => {
+        state.dialled.push(to);
         throw new CodedError("unavailable", "nobody there");
       },
     },
@@ -106,6 +112,7 @@ export function rig({
     },
     clock,
     targetClock: { toOurs: (time) => time - offsetMs },
+    hostIPs: () => hostIPs,
     log: silent,
     events: { event: (_about, _type, reason) => void state.told.push(reason) },
     podCache: { get: () => state.cached, list: () => (state.cached ? [state.cached] : []) },
