@@ -1,5 +1,5 @@
 import { contract, type Fault, unit } from "./fault.ts";
-import { always, become, call, condition, drop, never, text } from "./mistake.ts";
+import { always, argument, become, call, condition, drop, never, text } from "./mistake.ts";
 
 /** Mistakes in what is around nodes: the chart, releases, traces. */
 export const aroundNodes: readonly Fault[] = [
@@ -44,6 +44,15 @@ export const aroundNodes: readonly Fault[] = [
     breaks: "A container whose server ends lines with only LF fails its liveness probe and is killed.",
     assertion: '"accepts non-standard responses that Go\'s client accepts": HTTP/1.1 200 OK',
     foundBy: [unit("probes/http")],
+  },
+  {
+    name: "probe-family",
+    in: "createVerdicts",
+    mistake: become(argument("orderPodIPs", 1), "[]"),
+    breaks: "On a node with IPv6 first, a pod whose server listens at IPv6 alone is never Ready.",
+    assertion:
+      '"a network probe uses the pod\'s first address of the host\'s first family, as the status does": Expected values to be strictly deep-equal',
+    foundBy: [unit("probes/probes")],
   },
   {
     name: "secret-bytes",
