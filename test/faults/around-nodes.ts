@@ -51,7 +51,7 @@ export const aroundNodes: readonly Fault[] = [
     mistake: become(argument("orderPodIPs", 2), "[]"),
     breaks: "On a node with IPv6 first, a pod whose server listens at IPv6 alone is never Ready.",
     assertion:
-      '"a network probe uses the pod\'s first address of the host\'s first family, as the status does": Expected values to be strictly deep-equal',
+      "\"a network probe uses the pod's first address of the host's first family, as the status does\": Expected values to be strictly deep-equal",
     foundBy: [unit("probes/probes")],
   },
   {
