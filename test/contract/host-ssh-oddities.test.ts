@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { createTargetLink } from "../../providers/ssh/provider.ts";
 import { acquireLocks } from "../../src/host/lock.ts";
+import { silentLog } from "../../src/lib/log.ts";
+import { refuseMemoryRoot } from "../../src/process/memory-root.ts";
 import type { SshHost } from "../../providers/ssh/host.ts";
 import { never } from "../fakes/signals.ts";
 import { argvOf } from "../harness/argv.ts";
@@ -178,5 +181,19 @@ describe("an unusual target over SSH", () => {
     await rig().mustInside(["sh", "-ec", `echo 'Defaults:helper !requiretty' >>${file}`]);
     await using host = hostOf({ user: "helper" });
     await exercise(host, rig().dir);
+  });
+
+  test("refuses a root directory in the target's memory, and names the mount point", async () => {
+    await using host = hostOf();
+    const check = (rootDir: string) =>
+      refuseMemoryRoot(
+        { target: { host, link: createTargetLink(host.link) }, log: silentLog() },
+        { nodeName: "odd", rootDir },
+        never,
+      );
+    await assert.rejects(check("/var/lib/kubelet"), {
+      reason: "RootDirUnusable",
+      message: /is in the target's memory \(tmpfs at \/var\/lib\), .*: set rootDir to a directory on a disk/,
+    });
   });
 });
