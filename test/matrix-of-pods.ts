@@ -12,7 +12,7 @@ export const ofPods: Readonly<Record<string, Runs>> = {
     on: ["cri"],
     more: ["docker", "ssh"],
     why: "CNI and Docker give a pod its second address each in its own way, and over SSH the target's addresses are found",
-    seconds: 40,
+    seconds: 20,
   },
   "start-cut-off": {
     on: [],
