@@ -119,7 +119,7 @@ contract: $(real_needs) ## every Host and Runtime against the contract of its se
 	$(call say,contract tests)
 	@$(call beside,contract)
 
-integration: $(real_needs) ## features on a real cluster, with the providers that test/matrix.ts names (PROVIDER=docker: one of cri, cri-2.4, docker, docker-28, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest, ssh-docker-guest; ONLY=logs: test/integration/logs*.test.ts; ALL=1: all); root
+integration: $(real_needs) ## features on a real cluster, with the providers that test/matrix.ts names (PROVIDER=docker: one of cri, cri-2.4, docker, docker-28, docker-29, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest, ssh-docker-guest; ONLY=logs: test/integration/logs*.test.ts; ALL=1: all); root
 	$(call say,integration tests$(if $(ONLY), of $(ONLY))$(if $(PROVIDER), with $(PROVIDER)))
 	@ONLY="$(ONLY)" PROVIDER="$(PROVIDER)" ALL="$(ALL)" $(call beside,integration)
 

@@ -26,7 +26,7 @@ export const ofResources: Readonly<Record<string, Runs>> = {
     on: [],
     more: ["cri-2.4"],
     why: "drivers talk to graftlet alone; containerd 1.6 and Docker 20.10 inject no CDI devices",
-    fits: ["cri-2.4", "docker-28"],
+    fits: ["cri-2.4", "docker-28", "docker-29"],
     seconds: 120,
   },
   "user-namespaces": {

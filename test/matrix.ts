@@ -4,7 +4,7 @@ import { ofPods } from "./matrix-of-pods.ts";
 import { ofResources } from "./matrix-of-resources.ts";
 
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one, `docker` Debian's Docker Engine 20.10,
- *  `docker-28` one that is built as well; over SSH the target runs containerd or the Docker Engine; with `ssh-systemd` and
+ *  `docker-28` and `docker-29` are built as well; over SSH the target runs containerd or the Docker Engine; with `ssh-systemd` and
  *  `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods, and with `ssh-guest` and `ssh-docker-guest`
  *  one with a kernel of its own as well. */
 export const providers = [
@@ -12,6 +12,7 @@ export const providers = [
   "cri-2.4",
   "docker",
   "docker-28",
+  "docker-29",
   "ssh",
   "ssh-docker",
   "ssh-systemd",
@@ -52,6 +53,8 @@ export interface Runs {
 export const usual: readonly Provider[] = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker"];
 
 const all = [...usual, "ssh-systemd", "ssh-docker-systemd"] as const;
+/** With the Docker Engine whose images and layers containerd keeps, too, whose ways to list, measure and remove them are others. */
+const withStore = "docker-29";
 const cri = ["cri"] as const;
 const onContainerd = ["cri", "cri-2.4"] as const;
 const onDocker = ["docker"] as const;
@@ -99,13 +102,14 @@ export const integration: Readonly<Record<string, Runs>> = {
   "containers-network": {
     on: here,
     why: "the network is CNI's, or the docker provider's own",
+    fits: [...usual, withStore],
     lab: "containers",
     seconds: 60,
   },
   containers: {
     on: bothContainerds,
     why: "containerd 2 has user namespaces; the docker provider translates each field",
-    fits: all,
+    fits: [...all, withStore],
     lab: "containers",
     seconds: 55,
   },
@@ -150,7 +154,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-cdi": {
     on: [],
     why: "Debian's Docker Engine injects no CDI devices, and one that does is built for minutes",
-    fits: ["docker-28"],
+    fits: ["docker-28", withStore],
     seconds: 55,
   },
   "docker-churn": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 70 },
@@ -195,6 +199,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: cri,
     more: onDocker,
     why: "which images go differs where others use the runtime, and how: by ID, by name, by all names at once",
+    fits: [...usual, withStore],
     seconds: 120,
   },
   "images-credentials": {
@@ -207,12 +212,17 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "pulls are the runtime's, with errors and hangs of its own",
     seconds: 105,
   },
-  images: { on: here, why: "pulls and the names of images are the runtime's", seconds: 45 },
+  images: {
+    on: here,
+    why: "pulls and the names of images are the runtime's",
+    fits: [...usual, withStore],
+    seconds: 45,
+  },
   kubectl: {
     on: cri,
     more: ["ssh-docker"],
     why: "streams and logs take another path with each; over SSH to Docker they take Docker's as well",
-    fits: all,
+    fits: [...all, withStore],
     seconds: 130,
   },
   "kubelet-auth": { on: cri, why: cluster, seconds: 45 },
@@ -322,7 +332,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   stats: {
     on: cri,
     why: "a container's cgroup and layer are found in other places",
-    fits: all,
+    fits: [...all, withStore],
     seconds: 135,
   },
   "systemd-faults": {

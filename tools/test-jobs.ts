@@ -72,6 +72,11 @@ const newer: Partial<Record<Provider, Readonly<Record<string, string>>>> = {
     GRAFTLET_TEST_CONTAINERD: "2.4",
     GRAFTLET_TEST_DOCKER: "28",
   },
+  "docker-29": {
+    GRAFTLET_TEST_PROVIDER: "docker",
+    GRAFTLET_TEST_CONTAINERD: "2.4",
+    GRAFTLET_TEST_DOCKER: "29",
+  },
 };
 
 function runtimeOf(provider: Provider): Readonly<Record<string, string>> {

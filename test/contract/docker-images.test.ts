@@ -59,18 +59,7 @@ function nodeOf(name: string, given: Readonly<Record<string, string>> = {}): Run
 
 const spec = (image: string) => ImageSpec.fromPartial({ image });
 
-test("uses credentials for one pull only; pulls fail without them or with wrong ones", async () => {
-  await using node = nodeOf("credentials");
-  const image = `${privateRegistryHost}:${addresses.privateRegistryPort}/private/busybox:1.37`;
-  const auth = AuthConfig.fromPartial({ username: privateUser, password: rig().privatePassword });
-  await assert.rejects(pull(node.runtime, image), /credentials/);
-  await assert.rejects(pull(node.runtime, image, { auth: { ...auth, password: "wrong" } }), /unauthorized/i);
-  const [name, digest] = (await pull(node.runtime, image, { auth })).split("@");
-  assert.equal(name, `${privateRegistryHost}:${addresses.privateRegistryPort}/private/busybox`);
-  assert.match(digest ?? "", /^sha256:[0-9a-f]{64}$/);
-  await assert.rejects(pull(node.runtime, image), /credentials/);
-});
-
+// The first pull: an engine with containerd's image store says nothing of layers that it has.
 test("reports bytes and layers of a pull, accepts digests, and removes all names of an image", async () => {
   await using node = nodeOf("names");
   const { runtime } = node;
@@ -92,6 +81,18 @@ test("reports bytes and layers of a pull, accepts digests, and removes all names
   await runtime.removeImage(spec(found?.id ?? ""), patience());
   for (const name of ["two.test/b:1", reference, found?.id ?? ""])
     assert.equal(await runtime.imageStatus(spec(name), patience()), undefined, name);
+});
+
+test("uses credentials for one pull only; pulls fail without them or with wrong ones", async () => {
+  await using node = nodeOf("credentials");
+  const image = `${privateRegistryHost}:${addresses.privateRegistryPort}/private/busybox:1.37`;
+  const auth = AuthConfig.fromPartial({ username: privateUser, password: rig().privatePassword });
+  await assert.rejects(pull(node.runtime, image), /credentials/);
+  await assert.rejects(pull(node.runtime, image, { auth: { ...auth, password: "wrong" } }), /unauthorized/i);
+  const [name, digest] = (await pull(node.runtime, image, { auth })).split("@");
+  assert.equal(name, `${privateRegistryHost}:${addresses.privateRegistryPort}/private/busybox`);
+  assert.match(digest ?? "", /^sha256:[0-9a-f]{64}$/);
+  await assert.rejects(pull(node.runtime, image), /credentials/);
 });
 
 test("builds a sandbox image whose unprivileged process reaps children and ends on SIGTERM", async () => {

@@ -1,7 +1,7 @@
 import type { ProviderName } from "./runtime-daemon.ts";
 
-/** Docker Engines of the harness: Debian's, and one built from its Go module, which starts containerd 2.4 of the harness. */
-const dockerVersions = ["20.10", "28"] as const;
+/** Docker Engines of the harness: Debian's, and those built from their Go modules, which start containerd 2.4 of the harness. */
+const dockerVersions = ["20.10", "28", "29"] as const;
 export type DockerVersion = (typeof dockerVersions)[number];
 
 /** The Docker Engine that a provider is run with: `GRAFTLET_TEST_DOCKER`, Debian's unless given, and on a machine with a system of its own,

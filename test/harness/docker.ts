@@ -2,7 +2,6 @@ import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { hasResourceCapability } from "./capabilities.ts";
 import { secondRuntimeHandler } from "./containerd-config.ts";
-import type { DockerVersion } from "./docker-version.ts";
 import { cdiDirectory } from "./dra-driver.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.ts";
 import { registryAddress } from "./registry.ts";
@@ -17,7 +16,7 @@ export interface DockerSettings {
   readonly driver?: "cgroupfs" | "systemd";
   /** False for an engine as it is installed: where the machine lacks CAP_SYS_RESOURCE it starts no privileged container. */
   readonly privileged?: boolean;
-  /** False for an engine that injects no CDI devices. Only Docker 28 is configured so. */
+  /** False for an engine that injects no CDI devices. Not for Debian's. */
   readonly cdi?: boolean;
 }
 
@@ -47,7 +46,7 @@ export function writeDockerConfig(
     "insecure-registries": [plainRegistryHost, registry, `${privateRegistryHost}:${addresses.privateRegistryPort}`],
     "shutdown-timeout": 5,
     // Debian's refuses to start with either.
-    ...(versionOf(layout) === "28" && { "cdi-spec-dirs": [cdiDirectory(layout)], features: { cdi } }),
+    ...(isBuilt(layout) && { "cdi-spec-dirs": [cdiDirectory(layout)], features: { cdi } }),
   };
   writeFileSync(configFile(layout), JSON.stringify(config, undefined, 2));
 }
@@ -55,13 +54,14 @@ export function writeDockerConfig(
 /** The command line of the cluster's Docker Engine. It starts a containerd of its own, which ends with it, and looks for that, runc and
  *  docker-proxy on PATH. */
 export function dockerdArgv(tools: Tools, layout: Layout): string[] {
-  const beside = versionOf(layout) === "28" ? ["docker-proxy", "containerd", "runc"] : [];
+  const beside = isBuilt(layout) ? ["docker-proxy", "containerd", "runc"] : [];
   const folders = [programs(layout), ...beside.map((name) => dirname(tools.path(name))), process.env.PATH];
   return ["env", `PATH=${folders.join(":")}`, tools.path("dockerd"), "--config-file", configFile(layout)];
 }
 
-function versionOf(layout: Layout): DockerVersion | undefined {
-  return readState(layout)?.docker;
+/** Whether it is one of those that the harness builds. */
+function isBuilt(layout: Layout): boolean {
+  return (readState(layout)?.docker ?? "20.10") !== "20.10";
 }
 
 /** Where the Docker Engine keeps what ends with the machine: runc's state, the pods' network namespaces. */

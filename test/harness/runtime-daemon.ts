@@ -16,8 +16,10 @@ import type { Tools } from "./tools.ts";
  *  the runtime and makes the cgroups of pods; with ssh-guest and ssh-docker-guest it has a kernel of its own as well. */
 export type ProviderName = (typeof providerNames)[number];
 
-/** With cri-2.4 it is cri, on another containerd; with docker-28 docker, on another Docker Engine. */
-const providerNames = providers.filter((provider) => provider !== "cri-2.4" && provider !== "docker-28");
+/** With cri-2.4 it is cri, on another containerd; with docker-28 and docker-29 docker, on another Docker Engine. */
+const providerNames = providers.filter(
+  (provider) => provider !== "cri-2.4" && provider !== "docker-28" && provider !== "docker-29",
+);
 
 /** The container runtime of a cluster's machine. */
 export interface RuntimeDaemon {

@@ -16,8 +16,8 @@ const clusterFolder = join(import.meta.dirname, "..", "cluster");
 /** The containerd that is not Debian's, with what it brings. */
 const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
 
-/** The Docker Engine that is not Debian's. */
-const ofDocker = ["dockerd", "docker-proxy"] as const;
+/** A Docker Engine that is not Debian's. */
+export const ofDocker = ["dockerd", "docker-proxy"] as const;
 
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
@@ -146,8 +146,12 @@ async function buildTools({ module, names, what, minutes }: Built, say: Say): Pr
   return folder;
 }
 
-function buildDocker(docker: DockerVersion, say: Say): Promise<string> {
-  return buildTools({ module: "docker", names: ofDocker, what: `a Docker Engine ${docker}`, minutes: 4 }, say);
+/** Makes sure that the programs of a Docker Engine are there that is not Debian's. @returns the folder that they are in. */
+export function buildDocker(docker: Exclude<DockerVersion, "20.10">, say: Say): Promise<string> {
+  return buildTools(
+    { module: `docker-${docker}`, names: ofDocker, what: `a Docker Engine ${docker}`, minutes: 4 },
+    say,
+  );
 }
 
 /** The folder of the control plane that `GRAFTLET_TEST_KUBERNETES` asks for; undefined where it asks for none. */

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMachineCgroup, enterCgroups } from "../harness/cgroups.ts";
 import {
@@ -12,10 +12,11 @@ import {
 import { identify, isAlive, must, type ProcessId, run, startDaemon, textOf } from "../harness/processes.ts";
 import { type Layout, readState, writeState } from "../harness/state.ts";
 import { writeDropbearFiles } from "../harness/sshd.ts";
+import { buildDocker, ofDocker } from "../harness/tools.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { machineArgv } from "./enter.ts";
 import { systemRoot } from "./root.ts";
-import { initOf, type System, systemOf } from "./systems.ts";
+import { builtPrograms, initOf, type System, systemOf, systems } from "./systems.ts";
 import { writeUnits } from "./units.ts";
 
 /** Makes a machine's disk, a layer of its own above its shared system, with its names and the units of its runtime and its sshd. */
@@ -34,6 +35,12 @@ export async function createDisk(layout: Layout, say: (line: string) => void): P
   };
   for (const [name, content] of Object.entries(files)) writeFileSync(join(upper, "etc", name), content);
   writeUnits(layout, upper);
+  if (systems[system].docker29) {
+    const folder = join(upper, builtPrograms);
+    mkdirSync(folder, { recursive: true });
+    const built = await buildDocker("29", say);
+    for (const name of ofDocker) copyFileSync(join(built, name), join(folder, name));
+  }
   if (sshServer === "dropbear") await writeDropbearFiles(layout, upper);
 }
 

@@ -3,8 +3,11 @@ import { type Layout, type MachineSystem, readState } from "../harness/state.ts"
 import { type DebianRecipe, unread } from "./debian.ts";
 
 /** Systems that a machine with a systemd can have, all made of Debian's packages. */
-export const systemNames = ["debian-12", "debian-13", "sid", "uutils", "busybox"] as const;
+export const systemNames = ["debian-12", "debian-13", "sid", "docker-29", "uutils", "busybox"] as const;
 export type SystemName = (typeof systemNames)[number];
+
+/** Where a machine has the programs that the harness builds: before Debian's on PATH. */
+export const builtPrograms = "/usr/local/sbin";
 
 /** SSH servers that such a machine can have. */
 export const sshServers = ["openssh", "dropbear"] as const;
@@ -20,6 +23,8 @@ export interface System extends DebianRecipe {
   readonly init: "systemd" | "none";
   /** Shell scripts that run on it, once it is installed. */
   readonly after?: readonly string[];
+  /** True where Docker Engine 29, which the harness builds, is there besides Debian's and is the one that runs. */
+  readonly docker29?: boolean;
   /** A user with sudo, in place of root, as whom graftlet logs in. */
   readonly sudoUser?: string;
 }
@@ -50,6 +55,16 @@ const busyboxAlone = [
   "rm -f /usr/bin/perl* /usr/bin/python3*",
 ];
 
+const sid: System = {
+  title: "Debian sid",
+  // Its systemd runs on cgroup v2 alone.
+  init: "none",
+  suite: "unstable",
+  packages: [...base, ...useful],
+  without: unread,
+  containerdConfig: "2.4",
+};
+
 export const systems: Readonly<Record<SystemName, System>> = {
   "debian-12": {
     title: "Debian 12",
@@ -67,15 +82,8 @@ export const systems: Readonly<Record<SystemName, System>> = {
     without: unread,
     containerdConfig: "1.6",
   },
-  sid: {
-    title: "Debian sid",
-    // Its systemd runs on cgroup v2 alone.
-    init: "none",
-    suite: "unstable",
-    packages: [...base, ...useful],
-    without: unread,
-    containerdConfig: "2.4",
-  },
+  sid,
+  "docker-29": { ...sid, title: "Debian sid with Docker 29", docker29: true },
   uutils: {
     title: "Debian sid with uutils and sudo-rs",
     init: "none",

@@ -78,6 +78,11 @@ case ${tools[0]} in
     version=$(go list -m -f "{{.Version}}" github.com/docker/docker)
     version=${version%+incompatible}
     flags="$flags -X github.com/docker/docker/dockerversion.Version=${version#v}" ;;
+  github.com/moby/moby/v2/*)
+    # Its own numbers are the module's: those of the engine are in a file of the releases.
+    version=$(awk '/^docker:/ { on = 1 } on && /next:/ { gsub(/"/, ""); print $2 "-dev"; exit }' \
+      "$(go list -m -f "{{.Dir}}" github.com/moby/moby/v2)/releases/versions.yaml")
+    flags="$flags -X github.com/moby/moby/v2/dockerversion.Version=$version" ;;
   github.com/opencontainers/runc)
     version=$(go list -m -f "{{.Version}}" github.com/opencontainers/runc) ;;
   */coredns)

@@ -44,7 +44,7 @@ test("make test and make test-more run the matrix and all contracts; ONLY, PROVI
   assert.throws(() => names({ only: "nothing" }), /no test\/integration\/nothing\*/);
   assert.throws(
     () => names({ provider: "podman" }),
-    /it is one of cri, cri-2\.4, docker, docker-28, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest, ssh-docker-guest/,
+    /it is one of cri, cri-2\.4, docker, docker-28, docker-29, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest, ssh-docker-guest/,
   );
   const [newer] = integrationJobs({ ...asked, only: "pods", provider: "cri-2.4" });
   assert.deepEqual(newer?.env, {

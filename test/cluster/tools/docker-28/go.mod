@@ -1,4 +1,4 @@
-module graftlet.dev/test/cluster/tools/docker
+module graftlet.dev/test/cluster/tools/docker-28
 
 go 1.26.6
 
