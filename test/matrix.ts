@@ -162,6 +162,12 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-foreign": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 120 },
   "docker-meddling": { on: [], why: "is Docker's alone", fits: onEngines, seconds: 95 },
   "docker-share": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
+  "docker-store": {
+    on: [],
+    why: "Docker 29 alone keeps images in containerd's directory unless told otherwise",
+    fits: [withStore],
+    seconds: 60,
+  },
   "docker-unfit": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
   eviction: {
     on: cri,

@@ -18,6 +18,8 @@ export interface DockerSettings {
   readonly privileged?: boolean;
   /** False for an engine that injects no CDI devices. Not for Debian's. */
   readonly cdi?: boolean;
+  /** The socket of a containerd that is there already; it starts one of its own unless given. */
+  readonly containerd?: string;
 }
 
 /** Writes the configuration of the cluster's Docker Engine, for its next start. Below the cluster's folder it keeps all that it
@@ -25,7 +27,7 @@ export interface DockerSettings {
  *  @see https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file */
 export function writeDockerConfig(
   layout: Layout,
-  { liveRestore = true, driver = "cgroupfs", privileged = true, cdi = true }: DockerSettings = {},
+  { liveRestore = true, driver = "cgroupfs", privileged = true, cdi = true, containerd }: DockerSettings = {},
 ): void {
   writePrograms(layout, privileged);
   const state = readState(layout);
@@ -45,6 +47,7 @@ export function writeDockerConfig(
     "registry-mirrors": [`http://${registry}`],
     "insecure-registries": [plainRegistryHost, registry, `${privateRegistryHost}:${addresses.privateRegistryPort}`],
     "shutdown-timeout": 5,
+    ...(containerd !== undefined && { containerd }),
     // Debian's refuses to start with either.
     ...(isBuilt(layout) && { "cdi-spec-dirs": [cdiDirectory(layout)], features: { cdi } }),
   };

@@ -41,7 +41,7 @@ export interface Particulars {
   /** Takes the pods' network away, so that the runtime knows at the next pod at the latest. @returns what gives it back. */
   loseNetwork(cluster: Cluster): Promise<() => Promise<void>>;
   /** The capabilities that the runtime knows, of which a privileged container gets those of the machine. */
-  readonly knownCapabilities: bigint;
+  knownCapabilities(cluster: Cluster): Promise<bigint>;
   /** Whether the runtime, started again, knows how a container ended while it was away. */
   remembersEnds(cluster: Cluster): boolean;
   /** Gives an image that the runtime has another name. */
@@ -93,7 +93,7 @@ const onContainerd: Particulars = {
     return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
   },
   // Those of the kernel.
-  knownCapabilities: -1n,
+  knownCapabilities: () => Promise.resolve(-1n),
   // Version 2 removes what has no process any more, exit code and all ("cleaning leaked shim process", core/runtime/v2).
   remembersEnds: ({ containerd }) => containerd === "1.6",
   tagImage: async ({ runtimeSocket, tools }, image, name) =>
@@ -153,7 +153,10 @@ const onDocker: Particulars = {
     return async () => void (await must(dockerArgv(cluster, ["network", "rm", "taken"])));
   },
   // None newer than CAP_AUDIT_READ (37), in Docker 20.10.
-  knownCapabilities: (1n << 38n) - 1n,
+  async knownCapabilities(cluster) {
+    const version = await must(dockerArgv(cluster, ["version", "--format", "{{.Server.Version}}"]));
+    return version.startsWith("20.10.") ? (1n << 38n) - 1n : -1n;
+  },
   remembersEnds: () => true,
   tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
 };
