@@ -1,3 +1,4 @@
+import { ofDocker } from "./matrix-of-docker.ts";
 import { ofGuests } from "./matrix-of-guests.ts";
 import { bringsOwn } from "./matrix-of-own.ts";
 import { ofPods } from "./matrix-of-pods.ts";
@@ -60,7 +61,6 @@ const onContainerd = ["cri", "cri-2.4"] as const;
 const onDocker = ["docker"] as const;
 const here = ["cri", "docker"] as const;
 const bothContainerds = ["cri", "cri-2.4", "docker"] as const;
-const onEngines = ["docker", "ssh-docker"] as const;
 const overSsh = ["ssh", "ssh-docker"] as const;
 const alsoSystemd = [...overSsh, "ssh-systemd"] as const;
 const onSystemd = ["ssh-systemd"] as const;
@@ -71,6 +71,7 @@ const stage = "is the kubelet's own work, which a runtime gets as mounts, comman
 /** Each file of test/integration, without `.test.ts`. */
 export const integration: Readonly<Record<string, Runs>> = {
   ...bringsOwn,
+  ...ofDocker,
   ...ofPods,
   ...ofResources,
   ...ofGuests,
@@ -151,24 +152,6 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 40,
   },
   dns: { on: cri, why: stage, seconds: 25 },
-  "docker-cdi": {
-    on: [],
-    why: "Debian's Docker Engine injects no CDI devices, and one that does is built for minutes",
-    fits: ["docker-28", withStore],
-    seconds: 55,
-  },
-  "docker-churn": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 70 },
-  "docker-faults": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 300 },
-  "docker-foreign": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 120 },
-  "docker-meddling": { on: [], why: "is Docker's alone", fits: onEngines, seconds: 95 },
-  "docker-share": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
-  "docker-store": {
-    on: [],
-    why: "Docker 29 alone keeps images in containerd's directory unless told otherwise",
-    fits: [withStore],
-    seconds: 60,
-  },
-  "docker-unfit": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
   eviction: {
     on: cri,
     why: "what runs short is the target's, and who uses it the runtime's to say",
