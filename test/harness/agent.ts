@@ -9,7 +9,8 @@ import { copyInLine, guestArgv, hasGuest } from "../machines/guest-way.ts";
 import { identify, isAlive, type ProcessId, signalProcess, start } from "./processes.ts";
 import type { Layout } from "./state.ts";
 import { prepared } from "./prepared.ts";
-import { driverOf, hasSystemd, isMachine, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
+import { cgroupDriverOf } from "../machines/systems.ts";
+import { hasSystemd, isMachine, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { sshSettings } from "./sshd.ts";
 import { Hopeless, waitFor } from "./wait.ts";
 
@@ -219,7 +220,7 @@ export function kubeletConfiguration(
 
 /** Who makes the cgroups of pods, and where: below the machine's root where it has one of its own. */
 function cgroupsOf(layout: Layout, provider: ProviderName): Record<string, unknown> {
-  if (isMachine(provider)) return { cgroupDriver: driverOf(layout) };
+  if (isMachine(provider)) return { cgroupDriver: cgroupDriverOf(layout) };
   return hasSystemd(provider) ? { cgroupDriver: "systemd" } : { cgroupDriver: "cgroupfs", cgroupRoot: layout.cgroup };
 }
 

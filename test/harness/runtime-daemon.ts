@@ -1,8 +1,7 @@
 import { request } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
-import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
-import { initOf } from "../machines/systems.ts";
+import { cgroupDriverOf } from "../machines/systems.ts";
 import { isGuest, providers } from "../matrix.ts";
 import { containerdArgv, writeContainerdConfig } from "./containerd.ts";
 import { runcRoot } from "./containerd-config.ts";
@@ -67,21 +66,16 @@ const dockerEngine: RuntimeDaemon = {
   registries: ["open", "plain", "private"],
 };
 
-/** Who makes the cgroups of pods on a machine that runs on this machine's kernel. */
-export function driverOf(layout: Layout): CgroupDriver {
-  return initOf(layout) === "systemd" ? "systemd" : "cgroupfs";
-}
-
 /** The runtime that each provider works with. */
 export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
   cri: containerd,
   docker: dockerEngine,
   ssh: containerd,
   "ssh-docker": dockerEngine,
-  "ssh-systemd": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, driverOf(layout)) },
+  "ssh-systemd": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, cgroupDriverOf(layout)) },
   "ssh-docker-systemd": {
     ...dockerEngine,
-    writeConfig: (layout) => writeDockerConfig(layout, { driver: driverOf(layout) }),
+    writeConfig: (layout) => writeDockerConfig(layout, { driver: cgroupDriverOf(layout) }),
   },
   "ssh-guest": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
   "ssh-docker-guest": { ...dockerEngine, writeConfig: (layout) => writeDockerConfig(layout, { driver: "systemd" }) },

@@ -17,7 +17,11 @@ const clusterFolder = join(import.meta.dirname, "..", "cluster");
 const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
 
 /** A Docker Engine that is not Debian's. */
-export const ofDocker = ["dockerd", "docker-proxy"] as const;
+const ofDocker = ["dockerd", "docker-proxy"] as const;
+
+/** Programs of the runtimes that are built by themselves, by the folder beside the others' modules. */
+export const programsOf = { "docker-28": ofDocker, "docker-29": ofDocker } as const;
+export type BuiltRuntime = keyof typeof programsOf;
 
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */
 const ofControlPlane = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
@@ -45,7 +49,7 @@ export async function findTools(
 ): Promise<Tools> {
   const known = kit === testKit ? prepared()?.tools[containerd] : undefined;
   const folders = known ?? (await findToolFolders(say, containerd, kit));
-  return toolsIn(docker === "20.10" ? folders : { ...folders, docker: await buildDocker(docker, say) });
+  return toolsIn(docker === "20.10" ? folders : { ...folders, docker: await buildRuntime(`docker-${docker}`, say) });
 }
 
 /**
@@ -146,12 +150,9 @@ async function buildTools({ module, names, what, minutes }: Built, say: Say): Pr
   return folder;
 }
 
-/** Makes sure that the programs of a Docker Engine are there that is not Debian's. @returns the folder that they are in. */
-export function buildDocker(docker: Exclude<DockerVersion, "20.10">, say: Say): Promise<string> {
-  return buildTools(
-    { module: `docker-${docker}`, names: ofDocker, what: `a Docker Engine ${docker}`, minutes: 4 },
-    say,
-  );
+/** Makes sure that the programs of a runtime are there. @returns the folder that they are in. */
+export function buildRuntime(runtime: BuiltRuntime, say: Say): Promise<string> {
+  return buildTools({ module: runtime, names: programsOf[runtime], what: runtime, minutes: 4 }, say);
 }
 
 /** The folder of the control plane that `GRAFTLET_TEST_KUBERNETES` asks for; undefined where it asks for none. */

@@ -12,7 +12,7 @@ import {
 import { identify, isAlive, must, type ProcessId, run, startDaemon, textOf } from "../harness/processes.ts";
 import { type Layout, readState, writeState } from "../harness/state.ts";
 import { writeDropbearFiles } from "../harness/sshd.ts";
-import { buildDocker, ofDocker } from "../harness/tools.ts";
+import { type BuiltRuntime, buildRuntime, programsOf } from "../harness/tools.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { machineArgv } from "./enter.ts";
 import { systemRoot } from "./root.ts";
@@ -35,13 +35,15 @@ export async function createDisk(layout: Layout, say: (line: string) => void): P
   };
   for (const [name, content] of Object.entries(files)) writeFileSync(join(upper, "etc", name), content);
   writeUnits(layout, upper);
-  if (systems[system].docker29) {
-    const folder = join(upper, builtPrograms);
-    mkdirSync(folder, { recursive: true });
-    const built = await buildDocker("29", say);
-    for (const name of ofDocker) copyFileSync(join(built, name), join(folder, name));
-  }
+  const { built } = systems[system];
+  if (built) await installBuilt(built, join(upper, builtPrograms), say);
   if (sshServer === "dropbear") await writeDropbearFiles(layout, upper);
+}
+
+async function installBuilt(runtime: BuiltRuntime, folder: string, say: (line: string) => void): Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  const built = await buildRuntime(runtime, say);
+  for (const name of programsOf[runtime]) copyFileSync(join(built, name), join(folder, name));
 }
 
 /** Process 1 of a machine: its command, and whether it has come to be. The one that is no init only takes the ends of its children. */

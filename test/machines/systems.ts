@@ -1,4 +1,6 @@
+import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import type { ContainerdVersion } from "../harness/containerd-version.ts";
+import type { BuiltRuntime } from "../harness/tools.ts";
 import { type Layout, type MachineSystem, readState } from "../harness/state.ts";
 import { type DebianRecipe, unread } from "./debian.ts";
 
@@ -21,10 +23,12 @@ export interface System extends DebianRecipe {
   readonly containerdConfig: ContainerdVersion;
   /** Process 1, which starts daemons and makes cgroups; none where that process does neither, as in a container. */
   readonly init: "systemd" | "none";
+  /** Who makes the cgroups of pods. */
+  readonly cgroupDriver: CgroupDriver;
   /** Shell scripts that run on it, once it is installed. */
   readonly after?: readonly string[];
-  /** True where Docker Engine 29, which the harness builds, is there besides Debian's and is the one that runs. */
-  readonly docker29?: boolean;
+  /** The runtime that the harness builds and that runs in place of Debian's. */
+  readonly built?: BuiltRuntime;
   /** A user with sudo, in place of root, as whom graftlet logs in. */
   readonly sudoUser?: string;
 }
@@ -59,6 +63,7 @@ const sid: System = {
   title: "Debian sid",
   // Its systemd runs on cgroup v2 alone.
   init: "none",
+  cgroupDriver: "cgroupfs",
   suite: "unstable",
   packages: [...base, ...useful],
   without: unread,
@@ -69,6 +74,7 @@ export const systems: Readonly<Record<SystemName, System>> = {
   "debian-12": {
     title: "Debian 12",
     init: "systemd",
+    cgroupDriver: "systemd",
     suite: "bookworm",
     packages: [...base, ...useful],
     without: unread,
@@ -77,16 +83,20 @@ export const systems: Readonly<Record<SystemName, System>> = {
   "debian-13": {
     title: "Debian 13",
     init: "systemd",
+    // On cgroup v1 its systemd takes a pod's first process out of its cgroup for devices, as that is none of the controllers that it
+    // delegates; a runtime that is started again has lost that sandbox.
+    cgroupDriver: "cgroupfs",
     suite: "trixie",
     packages: [...base, ...useful, "dropbear"],
     without: unread,
     containerdConfig: "1.6",
   },
   sid,
-  "docker-29": { ...sid, title: "Debian sid with Docker 29", docker29: true },
+  "docker-29": { ...sid, title: "Debian sid with Docker 29", built: "docker-29" },
   uutils: {
     title: "Debian sid with uutils and sudo-rs",
     init: "none",
+    cgroupDriver: "cgroupfs",
     suite: "unstable",
     packages: [...base, "rust-coreutils", "sudo", "sudo-rs"],
     without: unread,
@@ -97,6 +107,7 @@ export const systems: Readonly<Record<SystemName, System>> = {
   busybox: {
     title: "Debian 13 with busybox alone",
     init: "none",
+    cgroupDriver: "cgroupfs",
     suite: "trixie",
     packages: [...base, "busybox", "dropbear"],
     without: unread,
@@ -118,6 +129,11 @@ export function machineUnderTest(): MachineSystem {
 /** What a cluster's target is made of, where it is a machine that runs on this machine's kernel. */
 export function systemOf(layout: Layout): MachineSystem {
   return readState(layout)?.machineSystem ?? { system: "debian-12", sshServer: "openssh" };
+}
+
+/** Who makes the cgroups of pods on such a machine. */
+export function cgroupDriverOf(layout: Layout): CgroupDriver {
+  return systems[systemOf(layout).system].cgroupDriver;
 }
 
 /** Process 1 of such a machine. */

@@ -7,7 +7,7 @@ import type { Layout } from "../harness/state.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { maskUnits } from "./debian.ts";
 import { machineArgv, machineOf, outerPid } from "./enter.ts";
-import { builtPrograms, initOf, systemOf, type SystemName, systems } from "./systems.ts";
+import { builtPrograms, initOf, systemOf, systems } from "./systems.ts";
 
 /** Debian's units of the daemons that a test starts, kills and reads the log of, by their role. */
 export const units: Readonly<Record<string, string>> = {
@@ -24,18 +24,15 @@ function unitOf(layout: Layout, role: string): string | undefined {
 /** The command of a role's daemon, with the cluster's configuration. */
 function commandOf(layout: Layout, role: string): string {
   const sshd = `/usr/sbin/sshd -D -e -f ${join(layout.ssh, "sshd_config")}`;
+  const { built } = systems[systemOf(layout).system];
   const commands: Readonly<Record<string, string>> = {
     containerd: `/usr/bin/containerd --config ${join(layout.containerd, "config.toml")}`,
-    dockerd: `${dockerdOf(systemOf(layout).system)} --config-file ${join(layout.docker, "daemon.json")}`,
+    dockerd: `${built === "docker-29" ? builtPrograms : "/usr/sbin"}/dockerd --config-file ${join(layout.docker, "daemon.json")}`,
     sshd: systemOf(layout).sshServer === "dropbear" ? dropbearCommand(layout) : sshd,
   };
   const command = commands[role];
   if (command === undefined) throw new Error(`a machine has no daemon for ${role}`);
   return command;
-}
-
-function dockerdOf(system: SystemName): string {
-  return `${systems[system].docker29 ? builtPrograms : "/usr/sbin"}/dockerd`;
 }
 
 /** Files that have Debian's units run the daemons with the cluster's configurations and logs, and leave a daemon that was killed as it

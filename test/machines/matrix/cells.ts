@@ -61,7 +61,7 @@ export function environmentOf({ system, runtime, sshServer }: Cell): Readonly<Re
 /** Packages whose versions tell what a cell is, by the name of the program in the table. */
 export function packagesOf({ system, runtime, sshServer }: Cell): Readonly<Record<string, string>> {
   return {
-    ...(runtime === "docker" && !systems[system].docker29 && { Docker: "docker.io" }),
+    ...(runtime === "docker" && !systems[system].built && { Docker: "docker.io" }),
     containerd: "containerd",
     runc: "runc",
     ...(sshServer === "dropbear" ? { dropbear: "dropbear-bin" } : { OpenSSH: "openssh-server" }),

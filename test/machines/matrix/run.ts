@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { withPart } from "../../bench/document.ts";
 import { must } from "../../harness/processes.ts";
-import { buildDocker } from "../../harness/tools.ts";
+import { type BuiltRuntime, buildRuntime, programsOf } from "../../harness/tools.ts";
 import { systemRoot } from "../root.ts";
 import { systems } from "../systems.ts";
 import { type Cell, cells, cellsNamed, environmentOf, nameOf, packagesOf } from "./cells.ts";
@@ -142,15 +142,15 @@ async function versionsOf(cell: Cell): Promise<string> {
   const versionOf = async (name: string) =>
     upstreamVersion(await must(["chroot", root, "dpkg-query", "--show", "--showformat=${Version}", name]));
   const named = Object.entries(packagesOf(cell)).map(async ([program, name]) => `${program} ${await versionOf(name)}`);
-  return [...(systems[cell.system].docker29 ? [await docker29Version()] : []), ...(await Promise.all(named))].join(
-    ", ",
-  );
+  const { built } = systems[cell.system];
+  return [...(built ? [await builtVersion(built)] : []), ...(await Promise.all(named))].join(", ");
 }
 
-/** As the engine itself has it: `Docker version 29.8.1-dev, build library-import`. */
-async function docker29Version(): Promise<string> {
-  const said = await must([join(await buildDocker("29", say), "dockerd"), "--version"]);
-  return `Docker ${/ version ([^ ,]+)/.exec(said)?.[1]}`;
+/** As the program itself has it: `Docker version 29.8.1-dev, build library-import`. */
+async function builtVersion(runtime: BuiltRuntime): Promise<string> {
+  const [program] = programsOf[runtime];
+  const said = await must([join(await buildRuntime(runtime, say), program), "--version"]);
+  return `Docker ${/ version ([^ ,\n]+)/.exec(said)?.[1]}`;
 }
 
 /** Runs a test file in a process of its own. @param heard is called for each test that ends. @returns its exit code. */
