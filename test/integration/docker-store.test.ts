@@ -48,7 +48,7 @@ describe("a Docker Engine that uses the machine's containerd, whose directory is
     });
     await dockerEngine(cluster).start({ containerd: layout.containerdSocket });
     pods = await openPods(cluster);
-    agent = await startGraftlet(cluster, { config: { evictionHard: { "imagefs.available": "20%" } } });
+    agent = await startGraftlet(cluster, { config: { evictionHard: { "imagefs.available": "64Mi" } } });
     await pods.create("writer", { containers: [shell("exec sleep infinity")] });
     await pods.ready("writer");
   });
