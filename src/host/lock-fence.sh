@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154
 # Several processes may be told to serve this machine one after the other, each with a later epoch than the one before. This lets only the
-# latest do so. The caller sets $fence (a directory), $object (what is served), $epoch (this process's) and $timeout (seconds without a
-# heartbeat after which the locks are released). It needs the functions of serving-process.sh.
+# latest do so. The caller sets $fence (a directory), $object (what is served), $epoch (this process's), $lock (the file that descriptor 8 has
+# locked), $compares (yes if the shell can compare files) and $timeout (seconds without a heartbeat after which the locks are released). It needs the functions of serving-process.sh.
 
 # Prints the epoch that a file records for the object; 0 if it records none.
 recorded_epoch() {
@@ -28,6 +28,10 @@ end_if_superseded() {
     [ "$(recorded_epoch $file)" -le "$epoch" ] || exit 91
   done
 }
+
+# Ends this process if the locked file was removed: another process can lock the file that takes its place.
+# shellcheck disable=SC3013
+end_if_replaced() { [ "$compares" != yes ] || [ "$lock" -ef /proc/$$/fd/8 ] || exit 92; }
 
 is_running() { look_up "$1" && [ "$started" = "$2" ]; }
 
@@ -91,7 +95,8 @@ add_connection() {
   end_if_superseded
 }
 
-# Echoes heartbeats for as long as they arrive and nobody claims the machine. Looks for a claim every few seconds.
+# Echoes heartbeats for as long as they arrive and nobody claims the machine. Every few seconds, looks for a claim, and whether the locked
+# file is still in its place.
 serve() {
   step=5 silent=0
   [ "$timeout" -ge "$step" ] || step=$timeout
@@ -107,6 +112,7 @@ serve() {
       silent=$((silent + step))
     fi
     end_if_superseded
+    end_if_replaced
   done
   exit
 }

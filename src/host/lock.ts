@@ -54,6 +54,12 @@ const superseded = 91;
 /** The shell's exit code for a missing program. */
 const commandNotFound = 127;
 
+/** Sets $compares to `yes` in the shell if it can tell whether the first path, its first argument, is the file that it has locked. POSIX does not
+ *  have this comparison, but dash, busybox, bash, ksh and zsh do. */
+const compares = 'compares=; [ "$1" -ef /proc/$$/fd/8 ] 2>/dev/null && compares=yes';
+/** Fails in the shell once that file was removed: another process can lock the one that takes its place. */
+const isInPlace = '{ [ "$compares" != yes ] || [ "$1" -ef /proc/$$/fd/8 ]; }';
+
 /** How long a holder of locks keeps them. */
 interface HolderOptions {
   /** Heartbeat timeout, seconds; none if absent. */
@@ -78,10 +84,10 @@ export function lockCommand(
 flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || { ${fence ? "claim; " : ""}exit ${conflict + index}; }; exit $code; }`;
   });
   const paths = locks.map(({ path }) => path);
-  if (!fence) return script([...steps, ...holderScriptLines(timeoutSeconds)].join("\n"), ...paths);
+  if (!fence) return script([...steps, compares, ...holderScriptLines(timeoutSeconds, isInPlace)].join("\n"), ...paths);
   const serving = timeoutSeconds === undefined ? [] : ["if command -v timeout >/dev/null; then serve; fi"];
-  const values = { timeout: String(timeoutSeconds ?? 0), connections: connections.join("\n") };
-  return fenceScript([...steps, "take", "echo held", ...serving, "exec cat"], fence, values, paths);
+  const values = { timeout: String(timeoutSeconds ?? 0), connections: connections.join("\n"), lock: paths[0] ?? "" };
+  return fenceScript([...steps, compares, "take", "echo held", ...serving, "exec cat"], fence, values, paths);
 }
 
 /** A script with the functions of lock-fence.sh. @param values of further variables. @param args its arguments. */

@@ -144,6 +144,73 @@ for (const programs of ["debian", "busybox"] as const)
         assert.equal(other.link.state().kind, "up");
       });
 
+    test("locks are released within seconds when their directory is removed, and a later epoch excludes an earlier one also without records", async () => {
+      await using host = hostOf();
+      await using other = hostOf();
+      await using idle = hostOf();
+      const directory = `${rig().dir}/removed`;
+      const file = `${directory}/lock`;
+      const make = () => rig().mustInside(["sh", "-c", `mkdir -p ${directory}; touch ${file}`]);
+      const heartbeat = { clock, timeoutSeconds: 60, intervalMs: 1_000 };
+      const acquire = (of: typeof host, epoch: number) =>
+        acquireLocks(of, [{ path: file }], never, heartbeat, { directory, token: { object: "one", epoch } });
+      for (const remove of [`rm -rf ${directory}`, `rm ${file}; touch ${file}`]) {
+        await make();
+        await using served = await acquire(host, 5);
+        await rig().mustInside(["sh", "-c", remove]);
+        await waitFor("it to be given up", () => served.hasEnded(), { timeoutMs: 12_000 });
+        if (remove.startsWith("rm -rf")) await assert.rejects(acquire(host, 5), { code: "unknown" });
+      }
+      // Without its records, an earlier epoch is not refused; the later one still gets the locks, and records itself again.
+      await rig().mustInside(["rm", "-rf", directory]);
+      await make();
+      await using earlier = await acquire(other, 4);
+      await assert.rejects(acquire(host, 5), isTaken(file));
+      await waitFor("the earlier one to let go", () => earlier.hasEnded(), { timeoutMs: 12_000 });
+      await using _later = await acquire(host, 5);
+      await assert.rejects(acquire(idle, 4), isTaken(file));
+      const unfenced = [{ path: `${directory}/unfenced` }];
+      await rig().mustInside(["touch", `${directory}/unfenced`]);
+      await using plain = await acquireLocks(idle, unfenced, never, heartbeat);
+      await rig().mustInside(["rm", `${directory}/unfenced`]);
+      await waitFor("that one to be given up, too", () => plain.hasEnded(), { timeoutMs: 12_000 });
+    });
+
+    test("records of processes that have ended, or whose numbers others have by now, end no process", async () => {
+      await using host = hostOf();
+      const [file, directory] = await places("reused");
+      const bystander = "sleep 600 </dev/null >/dev/null 2>&1 & echo $!";
+      const pid = (await rig().mustInside(["sh", "-c", bystander])).trim();
+      const [started = "", boot = ""] = (
+        await rig().mustInside(["sh", "-c", `cut -d' ' -f22 /proc/${pid}/stat; cat /proc/sys/kernel/random/boot_id`])
+      ).split("\n");
+      const otherBoot = "00000000-1111-2222-3333-444444444444";
+      const records = [
+        `${pid} ${started} ${otherBoot}`,
+        `${pid} ${Number(started) - 1} ${boot}`,
+        `4194303 ${started} ${boot}`,
+        pid,
+        `-1 ${started} ${boot}`,
+        `1 ${started}`,
+        `${pid};kill ${pid}`,
+        "",
+      ];
+      await rig().mustInside(["sh", "-c", `printf '%s\\n' "$@" >${directory}/connection.4`, "sh", ...records]);
+      await rig().mustInside(["sh", "-c", `echo one 4 >${directory}/token`]);
+      const fence = { directory, token: { object: "one", epoch: 5 } };
+      const acquire = () =>
+        acquireLocks(host, [{ path: file }], never, { clock, timeoutSeconds: 60, intervalMs: 1_000 }, fence);
+      {
+        await using held = await acquire();
+        await rig().mustInside(["kill", "-0", pid]);
+        assert.equal(held.hasEnded(), false);
+      }
+      // The exact process is ended: the records above were read.
+      await rig().mustInside(["sh", "-c", `echo ${pid} ${started} ${boot} >${directory}/connection.4`]);
+      await using _again = await acquire();
+      await waitFor("it to be ended", async () => (await rig().inside(["kill", "-0", pid])).code !== 0);
+    });
+
     test("locks with a token are released when heartbeats stop, and kept while they arrive", async () => {
       await using host = hostOf();
       const [file, directory] = await places("fenced-silent");
