@@ -121,6 +121,10 @@ export const staticLabel = "graftlet.dev/static";
 /** Annotation with the ID of a machine that may replace the previous one. */
 const acceptMachineAnnotation = "graftlet.dev/accept-machine";
 
+/** Annotation with the owner of a machine's root directory, in place of which the object may use it: the UID of a GraftedNode, or the name of
+ *  a node. */
+export const takeOverAnnotation = "graftlet.dev/take-over";
+
 /** Annotation with the fingerprint of the host key of a machine that may enrol. */
 export const approveHostKeyAnnotation = "graftlet.dev/approve-host-key";
 
@@ -160,6 +164,11 @@ export function approvedHostKey({ metadata }: GraftedNode): string | undefined {
 /** Returns the ID of the only machine that may serve the object; undefined if none has served it yet. */
 export function expectedMachine(object: GraftedNode): string | undefined {
   return acceptedMachine(object) ?? object.status?.machine?.machineID;
+}
+
+/** Returns the owner in place of which the object may use its root directory. */
+export function takenOver({ metadata }: GraftedNode): string | undefined {
+  return metadata.annotations?.[takeOverAnnotation];
 }
 
 /** Returns the token with which its owner serves the object; undefined if it has no owner. */

@@ -36,6 +36,8 @@ export interface Leaving {
   readonly since: number;
   /** Undefined if the object could not be served: then nothing can be done on its machine. */
   readonly config: NodeConfig | undefined;
+  /** True if a Node with the object's name is another object's. */
+  isOther(node: Node): boolean;
   /** Stops the node. */
   stop(): Promise<void>;
   readonly say: (line: string) => void;
@@ -57,9 +59,15 @@ const [defaultDrainMs, defaultGraceMs] = [15 * 60_000, 60 * 60_000];
 export async function leaveCluster(deps: LeavingDeps, leaving: Leaving, signal: AbortSignal): Promise<LeaveResult> {
   const { object, config, policy, since, stop } = leaving;
   const { name } = object.metadata;
-  const isRegistered = (await ignoreNotFound(deps.client.get<Node>(nodePath(name), { signal }))) !== undefined;
-  // A machine that was never served needs no cleaning.
-  const wasServed = isRegistered || object.status?.machine !== undefined;
+  const node = await ignoreNotFound(deps.client.get<Node>(nodePath(name), { signal }));
+  const hasMachine = object.status?.machine !== undefined;
+  if (node && leaving.isOther(node)) {
+    await stop();
+    if (!hasMachine) return { left: true };
+    return { left: "dirty", message: `its machine was not cleaned, because Node ${name} is another object's` };
+  }
+  // A machine that was never served needs no cleaning, and a root directory that is another's must not be cleaned.
+  const wasServed = hasMachine || (node !== undefined && !isElsewhere(object));
   if (policy !== "Drain") {
     await stop();
     if (policy === "Release") await deleteNode(deps, name, signal);
@@ -76,6 +84,7 @@ export async function leaveCluster(deps: LeavingDeps, leaving: Leaving, signal: 
   }
   if (!wasServed) {
     await stop();
+    if (node) await deleteNode(deps, name, signal);
     return { left: true };
   }
   if (!config) return { left: false, message: "the machine cannot be cleaned, because the object cannot be served" };
@@ -120,6 +129,11 @@ async function drain(
     throwIfAborted(signal);
     return { left: false, message: messageOf(error) };
   }
+}
+
+/** True if the root directory on the object's machine is another's. */
+function isElsewhere({ status }: GraftedNode): boolean {
+  return status?.conditions?.some(({ type, reason }) => type === "Claimed" && reason === "RootDirTaken") ?? false;
 }
 
 /** Returns the time at which graftlet stops waiting for the machine, milliseconds since the epoch. */

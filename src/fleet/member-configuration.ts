@@ -40,7 +40,7 @@ export interface MemberConfigurationDeps extends MemberDecoding {
  *  path of the field. */
 export async function configurationOf(deps: MemberDecoding, object: GraftedNode): Promise<NodeConfig> {
   const { fleet, port } = deps;
-  const { name, namespace } = object.metadata;
+  const { name } = object.metadata;
   const title = `GraftedNode ${name}`;
   if (!fleet.mayHave(name))
     throw new RefusedObject(
@@ -70,7 +70,7 @@ export async function configurationOf(deps: MemberDecoding, object: GraftedNode)
       }),
     ),
   );
-  const providerID = `graftlet://${namespace}/${fleet.release}/${name}`;
+  const providerID = providerIDOf(fleet, object);
   const kubeletService = fleet.hasServices ? kubeletServiceName(name) : undefined;
   const reverse = dialsIn && (await reverseOf(deps, object));
   const entry = nodeEntry(object, { providerID, port, kubeletService, logins, reverse });
@@ -116,6 +116,35 @@ export function loginDirectory({ directory }: FleetConfig, { metadata }: Grafted
   return join(directory, metadata.name);
 }
 
+/** What tells a node of this release from others of its name. */
+function providerIDOf(
+  { release }: Pick<FleetConfig, "release">,
+  { metadata: { name, namespace } }: GraftedNode,
+): string {
+  return `graftlet://${namespace}/${release}/${name}`;
+}
+
+/** True if the Node with the object's name is another's, such as an object's in another namespace. The Node of a kubelet may have no
+ *  providerID. */
+export function isOtherNode(fleet: Pick<FleetConfig, "release">, object: GraftedNode, node: Node | undefined): boolean {
+  return node !== undefined && node.spec?.providerID !== providerIDOf(fleet, object);
+}
+
+/** Refuses an object with the name of a Node that is not its own. @throws RefusedObject. */
+export function refuseOtherNode(
+  fleet: Pick<FleetConfig, "release">,
+  object: GraftedNode,
+  node: Node | undefined,
+): void {
+  if (!isOtherNode(fleet, object, node)) return;
+  const shown = node?.spec?.providerID || "none";
+  throw new RefusedObject(
+    "NameTaken",
+    "already_exists",
+    `Node ${object.metadata.name} is not this object's (its spec.providerID is ${shown}): give the object another name, or delete that Node`,
+  );
+}
+
 /** Creates what the node needs in the cluster. @throws RefusedObject if its name is another node's. */
 export async function prepareInCluster(
   deps: MemberConfigurationDeps,
@@ -123,16 +152,7 @@ export async function prepareInCluster(
   signal: AbortSignal,
 ): Promise<void> {
   const { client, fleet, port } = deps;
-  const { name, namespace } = object.metadata;
-  const node = await ignoreNotFound(client.get<Node>(nodePath(name), { signal }));
-  const shown = node?.spec?.providerID || "none";
-  // The Node of a kubelet may have no providerID.
-  if (node && shown !== `graftlet://${namespace}/${fleet.release}/${name}`)
-    throw new RefusedObject(
-      "NameTaken",
-      "already_exists",
-      `Node ${name} is not this object's (its spec.providerID is ${shown}): give the object another name, or delete that Node`,
-    );
+  refuseOtherNode(fleet, object, await ignoreNotFound(client.get<Node>(nodePath(object.metadata.name), { signal })));
   await createCertificateSecret(client, object, signal);
   if (fleet.hasServices)
     await publishKubeletService(client, object, { addresses: deps.addresses(), port, release: fleet.release }, signal);

@@ -1,10 +1,11 @@
 import type { NodeConfig } from "../config/node-config.ts";
 import type { FencingToken } from "../host/lock.ts";
+import type { RootClaimant } from "../host/root-owner.ts";
 import { CodedError } from "../lib/errors.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { ConfiguredMetadata, ConfiguredMetadataSource } from "../node/configured-metadata.ts";
 import type { NodeReporter } from "../report/reported-node.ts";
-import { acceptedMachine, type GraftedNode, type GraftedNodeSpec } from "./grafted-node.ts";
+import { acceptedMachine, takenOver, type GraftedNode, type GraftedNodeSpec } from "./grafted-node.ts";
 
 export interface RunParts {
   readonly report: NodeReporter;
@@ -16,6 +17,8 @@ export interface RunParts {
   readonly fencingToken: FencingToken | undefined;
   /** Asks the API server whether this replica still owns the object; undefined for an object that is not shared. */
   readonly isStillOwner: ((signal: AbortSignal) => Promise<boolean>) | undefined;
+  /** The object for which the node runs. */
+  readonly claimant: RootClaimant;
 }
 
 export interface MemberNodeDeps {
@@ -24,7 +27,7 @@ export interface MemberNodeDeps {
   readonly report: NodeReporter;
 }
 
-export interface StartParts extends Pick<RunParts, "expectedMachine" | "fencingToken" | "isStillOwner"> {
+export interface StartParts extends Pick<RunParts, "expectedMachine" | "fencingToken" | "isStillOwner" | "claimant"> {
   /** The pool's template when the node starts. */
   readonly template: string;
 }
@@ -87,10 +90,10 @@ const changeable: readonly string[] = [
   "terminationGracePeriod",
 ];
 
-/** The part of an object whose changes restart the node. It includes the ID of an accepted replacement, so that the new machine is tried
- *  at once. */
+/** The part of an object whose changes restart the node. It includes the ID of an accepted replacement, and the owner of the root directory
+ *  that the object may take over, so that these are tried at once. */
 function specificationOf(object: GraftedNode): string {
-  return `${startingPart(object.spec)} ${acceptedMachine(object) ?? ""}`;
+  return `${startingPart(object.spec)} ${acceptedMachine(object) ?? ""} ${takenOver(object) ?? ""}`;
 }
 
 /** The part of a specification, or of a pool's template, whose changes restart a node. */

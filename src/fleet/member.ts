@@ -1,10 +1,13 @@
 import type { NodeConfig } from "../config/node-config.ts";
 import type { FencingToken } from "../host/lock.ts";
+import { createIdleTime, type RootClaimant } from "../host/root-owner.ts";
+import type { Clock } from "../lib/clock.ts";
 import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { createTrigger } from "../lib/trigger.ts";
+import type { Node } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import type { NodeReporter, ReportedNode } from "../report/reported-node.ts";
 import type { Cause } from "./conditions.ts";
@@ -19,11 +22,13 @@ import {
   graftedNodePath,
   isDeleted,
   machineReference,
+  takenOver,
 } from "./grafted-node.ts";
 import { leaveCluster, type Leaving, type LeavingDeps } from "./leaving.ts";
 import { deleteLogins } from "./login-files.ts";
 import {
   configurationOf,
+  isOtherNode,
   loginDirectory,
   type MemberConfigurationDeps,
   prepareInCluster,
@@ -126,7 +131,10 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
     },
     wake: changed.fire,
     async serve(signal) {
-      const stopFollowing = report.onChange(status.changed);
+      const stopFollowing = report.onChange(() => {
+        status.changed();
+        if (steps.isNameTaken()) changed.fire();
+      });
       try {
         await status.during(() => takeSteps(signal), signal);
       } finally {
@@ -147,7 +155,7 @@ function isForced(object: GraftedNode): boolean {
 function significantParts(object: GraftedNode): string {
   const { metadata, spec } = object;
   const { generation, deletionTimestamp, finalizers, annotations } = metadata;
-  const told = [annotations?.[forceLeaveAnnotation], acceptedMachine(object)];
+  const told = [annotations?.[forceLeaveAnnotation], acceptedMachine(object), takenOver(object)];
   return JSON.stringify([generation, spec, deletionTimestamp, finalizers, ...told]);
 }
 
@@ -190,6 +198,8 @@ function createSteps(deps: MemberDeps, { causes, reported, latest, token }: Step
       return undefined;
     }
   };
+  /** True if the running node has found that the Node is another's: both were about to register it. */
+  const isNameTaken = () => node.isRunning() && isOtherNode(deps.fleet, latest(), report.introspection()?.node());
   const leaveStep = (object: GraftedNode, how: LeaveOptions, signal: AbortSignal) =>
     takeOut(deps, { object, stop: node.stop, causes, reported, ...how }, signal);
   let inactiveSince: number | undefined;
@@ -207,6 +217,7 @@ function createSteps(deps: MemberDeps, { causes, reported, latest, token }: Step
   };
   /** Runs the node with the object's specification. @returns true if it has started the node. */
   const run = async (object: GraftedNode, signal: AbortSignal): Promise<boolean> => {
+    if (isNameTaken()) await node.stop();
     const config = await configure(object, signal);
     if (!config) return false;
     const template = rollOuts.template(object);
@@ -223,11 +234,13 @@ function createSteps(deps: MemberDeps, { causes, reported, latest, token }: Step
       // Its latest version may name the next owner.
       fencingToken: token,
       isStillOwner: token && ((stop) => isOwnedAs(token, deps, object, stop)),
+      claimant: claimantOf(object, latest, clock),
     });
     return true;
   };
   return {
     stop: node.stop,
+    isNameTaken,
     template: node.template,
     /** Takes the next step for the object. @returns true once no further step is needed. */
     async step(object: GraftedNode, signal: AbortSignal): Promise<boolean> {
@@ -262,6 +275,15 @@ async function isOwnedAs(
   return current?.object === token.object && current.epoch === token.epoch;
 }
 
+/** The object as the user of its machine's root directory. */
+function claimantOf(
+  { metadata: { namespace, name, uid } }: GraftedNode,
+  latest: () => GraftedNode,
+  clock: Clock,
+): RootClaimant {
+  return { object: { namespace, name, uid }, takesOver: () => takenOver(latest()), idle: createIdleTime(clock) };
+}
+
 type LeaveOptions = Pick<Leaving, "policy" | "since">;
 
 interface TakeOutOptions extends LeaveOptions, Pick<Leaving, "object" | "stop"> {
@@ -288,7 +310,8 @@ async function takeOut(
     log.warn({ err: error }, "cannot read the specification of a GraftedNode that is leaving the cluster");
     return undefined;
   });
-  const result = await leaveCluster(deps, { ...leaving, config, say }, signal);
+  const isOther = (node: Node) => isOtherNode(deps.fleet, leaving.object, node);
+  const result = await leaveCluster(deps, { ...leaving, config, isOther, say }, signal);
   if (!result.left) {
     say(result.message);
     events.event(about, "Warning", "CannotLeave", result.message);

@@ -7,12 +7,21 @@ import { ownDirectory } from "./layout.ts";
 /** A root directory's record of the node that owns it. */
 export interface OwnershipRecord {
   readonly node: string;
+  /** The GraftedNode that configures the node; absent for others, and for nodes that predate this field. */
+  readonly object?: OwningObject;
   /** Directories that the node created: removed with the node if they are empty. */
   readonly made: readonly string[];
   /** Files outside the root directory that the node wrote. */
   readonly files?: readonly string[];
   /** The pod network mode chosen if the configuration leaves it open; absent for nodes that predate this field. */
   readonly network?: NetworkDecision;
+}
+
+/** A GraftedNode, which may be of another namespace or cluster. */
+export interface OwningObject {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
 }
 
 /** `new`: not decided yet. */
@@ -101,11 +110,13 @@ function parseRecord(text: string): OwnershipRecord | undefined {
   try {
     const record: unknown = JSON.parse(text);
     if (typeof record !== "object" || record === null) return undefined;
-    const { node, made, files, network }: { [Field in keyof OwnershipRecord]?: unknown } = record;
+    const { node, object, made, files, network }: { [Field in keyof OwnershipRecord]?: unknown } = record;
     if (typeof node !== "string" || !Array.isArray(made)) return undefined;
+    const owner = parseObject(object);
     const decision = parseDecision(network);
     return {
       node,
+      ...(owner && { object: owner }),
       made: absolutePathsIn(made),
       ...(Array.isArray(files) && { files: absolutePathsIn(files) }),
       ...(decision && { network: decision }),
@@ -113,6 +124,17 @@ function parseRecord(text: string): OwnershipRecord | undefined {
   } catch {
     return undefined;
   }
+}
+
+function parseObject(value: unknown): OwningObject | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { namespace, name, uid }: { [Field in keyof OwningObject]?: unknown } = value;
+  return isName(namespace) && isName(name) && isName(uid) ? { namespace, name, uid } : undefined;
+}
+
+/** True for a text that is not longer than a name in Kubernetes. */
+function isName(value: unknown): value is string {
+  return typeof value === "string" && value.length <= 253;
 }
 
 function parseDecision(value: unknown): NetworkDecision | undefined {

@@ -16,6 +16,7 @@ import type { DeviceManager } from "../devices/manager.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { Fence } from "../seams/fenced.ts";
 import type { FencingToken } from "../host/lock.ts";
+import type { RootClaimant } from "../host/root-owner.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
@@ -81,6 +82,8 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly fencingToken?: FencingToken | undefined;
   /** Asks the API server whether this process is still told to serve the node; absent without replicas. @throws the client's errors. */
   readonly isStillOwner?: ((signal: AbortSignal) => Promise<boolean>) | undefined;
+  /** The object for which the node runs; absent without one. */
+  readonly claimant?: RootClaimant | undefined;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */

@@ -3,6 +3,7 @@ import type { NodeConfig } from "../config/node-config.ts";
 import {
   isUnrecorded,
   missingDirectories,
+  type OwnershipRecord,
   readOwnershipRecord,
   writeOwnershipRecord,
 } from "../host/ownership-record.ts";
@@ -16,6 +17,7 @@ import {
   LockHeldError,
   SupersededError,
 } from "../host/lock.ts";
+import { type RootClaimant, type RootUser, isAbandoned, otherOwner, rootDirTaken } from "../host/root-owner.ts";
 import { CodedError, codeOf, hasCode, ignoreCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
@@ -33,6 +35,8 @@ export interface NodeClaimDeps extends ClockAndLog {
   readonly target: ClaimedTarget;
   /** Identifies this process among those that are told to serve the node, one after the other; absent if there is no other. */
   readonly fencingToken?: FencingToken | undefined;
+  /** The object for which the node runs; absent without one. */
+  readonly claimant?: RootClaimant | undefined;
   /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
   /** Settings of the heartbeat to the process that holds the locks on a remote target; `remoteHeartbeat` by default. */
@@ -54,8 +58,8 @@ const runtimeDetectionTimeoutMs = 10_000;
 
 /** Ensures that this is the only agent on its root directory, and on its runtime unless that is shared, and that no kubelet runs
  *  on the target. Records the node's name and the directories that were missing on the target in the root directory.
- *  @throws TargetError, one sentence, if another agent is running (RuntimeInUse), or the root directory cannot be written or
- *  locked; unavailable and deadline_exceeded like the host. */
+ *  @throws TargetError, one sentence, if another agent is running (RuntimeInUse), the root directory belongs to another node or object
+ *  (RootDirTaken), or it cannot be written or locked; unavailable and deadline_exceeded like the host. */
 export async function claimTarget(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   try {
     return await claim(deps, node, signal);
@@ -67,7 +71,9 @@ export async function claimTarget(deps: NodeClaimDeps, node: ClaimedNode, signal
 async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   const { host, sharing, network } = deps.target;
   const { nodeName, rootDir } = node;
+  const user = { nodeName, claimant: deps.claimant };
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
+  await refuseOtherOwner(deps, record, { rootDir, user }, signal);
   const isNewNode = network?.auto === true && !record && (await isUnrecorded(host.fs, rootDir, signal));
   const pluginDirectories = [pluginDirectoryOf(rootDir), pluginRegistryOf(rootDir)];
   const directories = [podsDirectory(rootDir), ...pluginDirectories, node.kubelet.podLogsDir, logLinksDirectory];
@@ -87,15 +93,19 @@ async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal
     });
   };
   let isReleased = false;
+  const refuseOthers = async (stop: AbortSignal): Promise<OwnershipRecord | undefined> => {
+    await refuseOtherAgent({ ...deps, host, sharing }, stop);
+    // Another object may have taken the directory before it was locked.
+    return deps.claimant ? await refuseLaterOwner(host, record, { rootDir, user }, stop) : record;
+  };
   try {
-    await refuseOtherAgent({ ...deps, host, sharing }, signal);
-    if (record?.node !== nodeName)
-      await writeOwnershipRecord(
-        host.fs,
-        rootDir,
-        { ...record, node: nodeName, made: missing, ...(isNewNode && { network: { is: "new" } }) },
-        signal,
-      );
+    const now = await refuseOthers(signal);
+    if (!isRecorded(now, user)) {
+      const { object: _former, ...rest } = now ?? { made: missing };
+      const owner = deps.claimant && { object: deps.claimant.object };
+      const network = isNewNode && { network: { is: "new" } as const };
+      await writeOwnershipRecord(host.fs, rootDir, { ...rest, node: nodeName, ...owner, ...network }, signal);
+    }
   } catch (error) {
     await held[Symbol.asyncDispose]();
     throw error;
@@ -117,7 +127,7 @@ async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal
       if (!held.hasEnded()) return held.verify(stop);
       held = await reacquire(deps, rootDir, stop);
       notifyOnLoss(held);
-      await refuseOtherAgent({ ...deps, host, sharing }, stop);
+      await refuseOthers(stop);
       deps.log.info({ rootDir }, "re-acquired the root directory lock");
     },
     [Symbol.asyncDispose]() {
@@ -125,6 +135,53 @@ async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal
       return held[Symbol.asyncDispose]();
     },
   };
+}
+
+interface RootUse {
+  readonly rootDir: string;
+  readonly user: RootUser;
+}
+
+/** True if the record says who uses the root directory. */
+function isRecorded(record: OwnershipRecord | undefined, { nodeName, claimant }: RootUser): boolean {
+  return record?.node === nodeName && record.object?.uid === claimant?.object.uid;
+}
+
+/** Refuses a root directory that belongs to another node or object, whether that is using it or not. Writes nothing.
+ *  @throws TargetError RootDirTaken. */
+async function refuseOtherOwner(
+  { target: { host } }: NodeClaimDeps,
+  record: OwnershipRecord | undefined,
+  { rootDir, user }: RootUse,
+  signal: AbortSignal,
+): Promise<void> {
+  const owner = otherOwner(record, user);
+  if (owner && !isAbandoned(owner, user, owner.isNamesake && (await isLocked(host, rootDir, signal))))
+    throw rootDirTaken(rootDir, owner, user);
+}
+
+/** As `refuseOtherOwner`, once the directory is locked. @param former what it recorded before. @returns what it records. */
+async function refuseLaterOwner(
+  host: ClaimedTarget["host"],
+  former: OwnershipRecord | undefined,
+  { rootDir, user }: RootUse,
+  signal: AbortSignal,
+): Promise<OwnershipRecord | undefined> {
+  const record = await readOwnershipRecord(host.fs, rootDir, signal);
+  const owner = otherOwner(record, user);
+  if (owner && owner.id !== otherOwner(former, user)?.id) throw rootDirTaken(rootDir, owner, user);
+  return record;
+}
+
+/** True if a process has locked the root directory. */
+async function isLocked(host: ClaimedTarget["host"], rootDir: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await using _lock = await acquireLocks(host, [{ path: lockFile(rootDir) }], signal);
+    return false;
+  } catch (error) {
+    if (error instanceof LockHeldError) return true;
+    throw error;
+  }
 }
 
 /** Returns the error of a failed claim. If the login cannot write because sudo asks for a password, the error says so, as that

@@ -33,7 +33,7 @@ export interface NodeRun
     ClockAndLog,
     Pick<
       KubeletDeps,
-      "config" | "report" | "configuredMetadata" | "expectedMachine" | "fencingToken" | "isStillOwner"
+      "config" | "report" | "configuredMetadata" | "expectedMachine" | "fencingToken" | "isStillOwner" | "claimant"
     > {
   /** True if the process runs several nodes. */
   readonly several: boolean;

@@ -1,6 +1,7 @@
 import { type Claim, claimTarget } from "./claim.ts";
 import { refuseMemoryRoot } from "./memory-root.ts";
-import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { codeOf, hasCode, ignoreNotFound, messageOf } from "../lib/errors.ts";
+import type { Node } from "../objects.ts";
 import type { KubeletDeps } from "../kubelet/deps.ts";
 import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
@@ -82,7 +83,10 @@ function unusable(cause: unknown): TargetError {
 }
 
 interface ReportDeps
-  extends Pick<KubeletDeps, "config" | "client" | "readiness" | "fencingToken" | "isStillOwner" | "clock" | "log"> {
+  extends Pick<
+    KubeletDeps,
+    "config" | "client" | "readiness" | "fencingToken" | "isStillOwner" | "claimant" | "clock" | "log"
+  > {
   /** Undefined if the target could not be opened. */
   readonly target?: KubeletDeps["target"];
 }
@@ -114,9 +118,30 @@ async function reportUnlessRunElsewhere(
   signal: AbortSignal,
 ): Promise<void> {
   if (trouble.reason === "Superseded") return;
-  if (trouble.reason === "RuntimeInUse" && (await isRunElsewhere(deps, nodeSettings(deps.config, deps.target), signal)))
-    return;
+  const isInUse = trouble.reason === "RuntimeInUse" || trouble.reason === "RootDirTaken";
+  const settings = nodeSettings(deps.config, deps.target);
+  if (isInUse && deps.claimant && !(await isOwnNode(deps, settings, signal))) {
+    // The object says it, and the process serves others.
+    return deps.readiness.markReady(deps.config.nodeName);
+  }
+  if (trouble.reason === "RuntimeInUse" && (await isRunElsewhere(deps, settings, signal))) return;
   await reporter.report(trouble, signal);
+}
+
+/** True if the Node exists and is that of the object for which the node runs: an object of the same name in another namespace may be about to
+ *  register it. */
+async function isOwnNode(
+  { client, log }: ReportDeps,
+  { nodeName, providerID }: NodeSettings,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const node = await ignoreNotFound(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
+    return node !== undefined && node.spec?.providerID === providerID;
+  } catch (error) {
+    if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "cannot read the Node");
+    return false;
+  }
 }
 
 /** True if the node's Lease was renewed within the last half of its duration: then another graftlet runs the same node and

@@ -25,6 +25,7 @@ export const troubleReasons = [
   "LimitExceeded",
   "OtherMachine",
   "RuntimeInUse",
+  "RootDirTaken",
   "Superseded",
   "RootDirFull",
   "RootDirUnusable",

@@ -14,7 +14,9 @@ const never = new AbortController().signal;
 function start({
   registered = true,
   cleaned = true,
+  providerID = "",
 }: {
+  readonly providerID?: string;
   readonly registered?: boolean;
   readonly cleaned?: boolean;
 } = {}) {
@@ -23,7 +25,7 @@ function start({
   const deletedAt = clock.now();
   const get = async <T>(path: string): Promise<T> => {
     if (!registered) throw new CodedError("not_found", path);
-    return { metadata: { name: "edge-1" } } as T;
+    return { metadata: { name: "edge-1" }, spec: { providerID } } as T;
   };
   const deletes = (by: string) => async (path: string) => void did.push(`${by} deletes ${path}`);
   const nodeClient = {
@@ -57,6 +59,7 @@ function start({
         config: known,
         policy: of.spec.deletionPolicy ?? "Drain",
         since: deletedAt,
+        isOther: ({ spec }) => spec?.providerID === "another's",
         stop: async () => void did.push("stop"),
         say: () => undefined,
       },
@@ -137,7 +140,37 @@ function leaveUnserved({ clock, object }: ReturnType<typeof start>) {
   };
   return leaveCluster(
     deps,
-    { object: object(), config: undefined, policy: "Drain", since: clock.now(), stop: async () => {}, say: () => {} },
+    {
+      object: object(),
+      config: undefined,
+      policy: "Drain",
+      since: clock.now(),
+      isOther: () => false,
+      stop: async () => {},
+      say: () => {},
+    },
     never,
   );
 }
+
+test("does not delete the Node of another object, or clean the machine, whatever the policy", async () => {
+  for (const deletionPolicy of ["Drain", "Release"] as const) {
+    const { did, object, run } = start({ providerID: "another's" });
+    const message = "its machine was not cleaned, because Node edge-1 is another object's";
+    assert.deepEqual(await run(object({ deletionPolicy })), { left: "dirty", message });
+    assert.deepEqual(did, ["stop"]);
+  }
+});
+
+test("deletes the Node of an object that was never served because its root directory is another's, and cleans nothing", async () => {
+  const { did, object, run } = start();
+  const claimed = {
+    type: "Claimed",
+    status: "False",
+    reason: "RootDirTaken",
+    message: "",
+    lastTransitionTime: "",
+  } as const;
+  assert.deepEqual(await run({ ...object(), status: { conditions: [claimed] } }), { left: true });
+  assert.deepEqual(did, ["stop", "account deletes /api/v1/nodes/edge-1"]);
+});

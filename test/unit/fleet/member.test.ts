@@ -358,6 +358,29 @@ test("does not take over a Node without a provider ID, such as a kubelet's", asy
   assert.equal(did.includes("start edge-1"), false);
 });
 
+test("stops a running node once another object has registered the Node", async (t) => {
+  const { did, nodes, report, started, says } = start(t);
+  await started();
+  const run = (providerID: string) => {
+    const node: Node = { metadata: { name: "edge-1" }, spec: { providerID } };
+    nodes.set("edge-1", node);
+    report.onRunning({
+      standalone: false,
+      node: () => node,
+      onChange: () => () => {},
+      pods: () => [],
+      podCount: () => 0,
+      summary: () => Promise.reject(new Error("unused")),
+    });
+  };
+  run("graftlet://edge/r/edge-1");
+  await says("Registered", "NodeRegistered");
+  assert.equal(did.includes("stop"), false);
+  run("graftlet://other/r/edge-1");
+  await says("Accepted", "NameTaken");
+  assert.equal(did.at(-1), "stop");
+});
+
 test("stopping the process stops the node, and does not change the object", async (t) => {
   const { did, written, started, ended, stop } = start(t);
   await started();

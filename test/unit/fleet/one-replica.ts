@@ -86,7 +86,8 @@ function cluster() {
 /** A running node whose Node is Ready. */
 function readyNode(name: string): NodeIntrospection {
   const conditions = [{ type: "Ready", status: "True", reason: "KubeletReady", message: "" }];
-  const node = { metadata: { name, uid: name }, status: { conditions } } as unknown as Node;
+  const spec = { providerID: `graftlet://${namespace}/r/${name}` };
+  const node = { metadata: { name, uid: name }, spec, status: { conditions } } as unknown as Node;
   return {
     standalone: false,
     node: () => node,

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { claimTarget } from "../../../src/process/claim.ts";
+import { createIdleTime, type RootClaimant } from "../../../src/host/root-owner.ts";
+import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { type Sharing, TargetError } from "../../../src/seams/provider.ts";
@@ -221,4 +223,94 @@ test("records the node's name and initially missing directories in the root dire
   assert.deepEqual(record(), { version: 1, node: "n1", made });
   await using _claim = await claimTarget(deps(), { ...node, nodeName: "n2" }, never);
   assert.deepEqual(record(), { version: 1, node: "n2", made });
+});
+
+/** An object of this namespace and name, whose UID is the namespace's and `uid`. */
+function claimantOf(clock: Clock, { namespace = "a", name = "n1", uid = "1", takesOver = "" } = {}): RootClaimant {
+  return {
+    object: { namespace, name, uid: `${namespace}-${uid}` },
+    takesOver: () => takesOver,
+    idle: createIdleTime(clock),
+  };
+}
+
+test("refuses a root directory of an object in another namespace, also while nobody uses it, until the user gives it away", async () => {
+  const { clock, host, deps } = machine();
+  const record = () => JSON.parse(host.files.text("/var/lib/kubelet/graftlet/node.json")) as { object?: unknown };
+  await using first = await claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never);
+  const other = claimantOf(clock, { namespace: "b" });
+  const refused = {
+    reason: "RootDirTaken",
+    message:
+      'the root directory "/var/lib/kubelet" on the target belongs to GraftedNode a/n1: delete one of the two, or use another directory (rootDir); if the other is gone for good, take the directory over: kubectl -n b annotate gn n1 --overwrite graftlet.dev/take-over=a-1',
+  };
+  const files = () => [host.files.text("/var/lib/kubelet/graftlet/node.json"), ...host.files.tree("/")].join("\n");
+  const before = files();
+  await assert.rejects(claimTarget({ ...deps(), claimant: other }, node, never), refused);
+  await first[Symbol.asyncDispose]();
+  await clock.advance(600_000);
+  await assert.rejects(claimTarget({ ...deps(), claimant: other }, node, never), refused);
+  assert.equal(files(), before);
+  {
+    await using _again = await claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never);
+  }
+  const given = claimantOf(clock, { namespace: "b", takesOver: "a-1" });
+  {
+    await using _given = await claimTarget({ ...deps(), claimant: given }, node, never);
+    assert.deepEqual(record().object, { namespace: "b", name: "n1", uid: "b-1" });
+  }
+  await assert.rejects(claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never), {
+    message: /belongs to GraftedNode b\/n1: /,
+  });
+});
+
+test("refuses a root directory of an object or a node with another name; one of the configuration may become an object, and the reverse", async () => {
+  const { clock, host, deps } = machine();
+  const record = () => JSON.parse(host.files.text("/var/lib/kubelet/graftlet/node.json")) as { object?: unknown };
+  await (await claimTarget(deps(), node, never))[Symbol.asyncDispose]();
+  const other = { ...node, nodeName: "n2" };
+  const otherObject = claimantOf(clock, { name: "n2" });
+  await assert.rejects(claimTarget({ ...deps(), claimant: otherObject }, other, never), {
+    reason: "RootDirTaken",
+    message: /belongs to node n1: .*: kubectl -n a annotate gn n2 --overwrite graftlet\.dev\/take-over=n1$/,
+  });
+  await (await claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never))[Symbol.asyncDispose]();
+  await assert.rejects(claimTarget(deps(), other, never), {
+    reason: "RootDirTaken",
+    message:
+      'the root directory "/var/lib/kubelet" on the target belongs to GraftedNode a/n1: delete one of the two, or use another directory (rootDir)',
+  });
+  await (await claimTarget(deps(), node, never))[Symbol.asyncDispose]();
+  assert.equal(record().object, undefined);
+});
+
+test("an object that was created again, or is another cluster's, gets the root directory once nobody has locked it for a minute", async () => {
+  const { clock, deps } = machine();
+  const again = claimantOf(clock, { uid: "2" });
+  const tryIt = () => claimTarget({ ...deps(), claimant: again }, node, never);
+  const refused = {
+    reason: "RootDirTaken",
+    message: /belongs to another GraftedNode a\/n1 \(UID a-1\), which is of another cluster, or was this object /,
+  };
+  {
+    await using _first = await claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never);
+    for (let turn = 0; turn < 10; turn += 1) {
+      await assert.rejects(tryIt(), refused);
+      await clock.advance(10_000);
+    }
+  }
+  await assert.rejects(tryIt(), refused);
+  await clock.advance(40_000);
+  await assert.rejects(tryIt(), refused);
+  {
+    await using _handedOver = await claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never);
+    await clock.advance(30_000);
+    await assert.rejects(tryIt(), refused);
+  }
+  await assert.rejects(tryIt(), refused);
+  await clock.advance(60_000);
+  await using _again = await tryIt();
+  await assert.rejects(claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never), {
+    reason: "RootDirTaken",
+  });
 });

@@ -17,6 +17,7 @@ import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { createSharedWatches } from "../../../src/api/shared-watches.ts";
 import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
+import { createIdleTime } from "../../../src/host/root-owner.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { rivalCommand } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -84,7 +85,7 @@ function apiServer(pods: readonly Pod[]) {
 }
 
 /** A node on a machine elsewhere, with one pod that has a volume in memory. */
-function start({ local = false } = {}) {
+function start({ local = false, isObject = false } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   furnish(host);
@@ -144,6 +145,14 @@ function start({ local = false } = {}) {
         flags: {},
         tracer: noTracer,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
+        ...(isObject && {
+          fencingToken: { object: "uid", epoch: 1 },
+          claimant: {
+            object: { namespace: "edge", name: nodeName, uid: "uid" },
+            takesOver: () => undefined,
+            idle: createIdleTime(clock),
+          },
+        }),
         readOwnFile: () => Promise.reject(new Error("no files of its own")),
         clientCertificate: () => undefined,
         clock,
@@ -291,6 +300,28 @@ test("keeps reporting a problem of a remote target in the Node's condition until
   assert.equal(t.runtime.calls.length, 0);
   furnish(t.host);
   await heals(t, running);
+});
+
+test("an object whose root directory is in use creates no Node, and does not touch that of another object, but lets its Pod be Ready", async () => {
+  const t = start({ isObject: true });
+  t.host.program("sh", () => 101);
+  const ended = assert.rejects(t.run(), { code: "cancelled" });
+  await t.clock.advance(60_000);
+  assert.equal(t.api.state.node, undefined);
+  assert.equal(t.readiness.unready(), undefined);
+  const file = "/var/lib/kubelet/graftlet/node.json";
+  const owner = { namespace: "other", name: nodeName, uid: "other" };
+  t.host.files.put(file, { data: JSON.stringify({ version: 1, node: nodeName, object: owner, made: [] }) });
+  t.api.state.node = { metadata: { name: nodeName }, spec: { providerID: "graftlet://other/r/n" } };
+  const patches = t.api.state.nodePatches;
+  await t.clock.advance(60_000);
+  assert.equal(t.api.state.nodePatches, patches);
+  // Its own Node says why.
+  t.api.state.node = { metadata: { name: nodeName }, spec: { providerID: "" } };
+  await t.clock.advance(60_000);
+  assert.equal(readyOf(t.api.state.node)?.reason, "RootDirTaken");
+  t.stop.abort();
+  await ended;
 });
 
 test("retries a target that cannot be read, or that conflicts with the configuration", async () => {
