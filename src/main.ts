@@ -48,11 +48,11 @@ async function main(stop: AbortController): Promise<number> {
   const { runNodes } = await import("./process/nodes.ts");
   const cleanMachine: RunNodesOptions["cleanMachine"] = async (
     node,
-    { graceMs, expectedMachine, say: print },
+    { graceMs, expectedMachine, object, say: print },
     stop,
   ) => {
     const { runRemoval } = await import("./commands/remove.ts");
-    const leaving = { longestGraceSeconds: Math.ceil(graceMs / 1000), expectedMachine };
+    const leaving = { longestGraceSeconds: Math.ceil(graceMs / 1000), expectedMachine, object };
     return runRemoval({ node, yes: true, providers, terminal: { print }, leaving, signal: stop });
   };
   return (await runNodes({ ...command, providers, listeners, env: io.env, cleanMachine, signal })) ? 0 : 1;

@@ -2,7 +2,10 @@ import { isOnlyAgent, lockFile, lockTarget } from "../process/claim.ts";
 import type { OptionsOf } from "../config/parse-result.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
 import type { HeldLocks } from "../host/lock.ts";
+import { type OwningObject, readOwnershipRecord } from "../host/ownership-record.ts";
+import { otherOwner } from "../host/root-owner.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { createCsiVolumeRelease } from "./release-csi-volumes.ts";
 import { createIscsiUnstaging } from "./unstage-iscsi.ts";
@@ -30,6 +33,8 @@ export interface RemovalOptions extends OptionsOf<"remove">, Omit<CommandContext
     readonly longestGraceSeconds: number;
     /** ID of the only machine that may be cleaned; undefined if the node has never run on a machine. */
     readonly expectedMachine?: string | undefined;
+    /** The object that leaves: the root directory of another one is not cleaned. */
+    readonly object?: OwningObject;
   };
 }
 
@@ -54,6 +59,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   await refuseOtherMachine(deps.target.host, deps.leaving?.expectedMachine, signal);
   const isOnly = await isOnlyAgent({ target: deps.target, clock }, signal);
   await using held = await lockForRemoval(deps, node.rootDir, signal);
+  await refuseOtherObject(deps, node, signal);
   const target = fencedTarget(deps.target, held, signal);
   const { host, runtime } = target;
   const version = await cgroupVersion(host.fs, signal);
@@ -95,6 +101,22 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   }
   if (!deps.leaving) terminal.print(`if the Node object is still in the cluster: kubectl delete node ${node.nodeName}`);
   return true;
+}
+
+/** Refuses to clean a root directory that another object has taken since. @throws failed_precondition, one sentence. */
+async function refuseOtherObject(
+  { leaving, target }: RemovalDeps,
+  { nodeName, rootDir }: Pick<RemovalOptions["node"], "nodeName" | "rootDir">,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!leaving?.object) return;
+  const claimant = { object: leaving.object, takesOver: () => undefined };
+  const owner = otherOwner(await readOwnershipRecord(target.host.fs, rootDir, signal), { nodeName, claimant });
+  if (!owner || owner.isNamesake) return;
+  throw new CodedError(
+    "failed_precondition",
+    `nothing was removed: the root directory ${JSON.stringify(rootDir)} belongs to ${owner.who}`,
+  );
 }
 
 /** Locks the target during the removal. @throws TargetError, one sentence. */

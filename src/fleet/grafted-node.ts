@@ -1,4 +1,5 @@
 import type { FencingToken } from "../host/lock.ts";
+import type { OwningObject } from "../host/ownership-record.ts";
 import type { NamespacedMeta, ObjectMeta, ObjectReference, Taint } from "../objects.ts";
 
 /** A machine that becomes a node, as an object of the cluster. The schema is in the chart's CustomResourceDefinition. */
@@ -139,6 +140,11 @@ export function graftedNodePath(namespace: string, name?: string): string {
 /** Identifies an object in a server-side apply request. */
 export function graftedNodeKind(name: string): { apiVersion: string; kind: string; metadata: { name: string } } {
   return { apiVersion, kind: "GraftedNode", metadata: { name } };
+}
+
+/** The object as the owner of its machine's root directory. */
+export function owningObject({ metadata: { namespace, name, uid } }: GraftedNode): OwningObject {
+  return { namespace, name, uid };
 }
 
 /** The object as the owner of others, which end with it. */

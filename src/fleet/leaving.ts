@@ -1,11 +1,12 @@
 import type { ApiClient } from "../api/client.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { type LeaveClient, leave, nodePath } from "../leave/leave.ts";
+import type { OwningObject } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ignoreNotFound, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { parseDuration } from "../lib/go-duration.ts";
 import type { Node } from "../objects.ts";
-import { expectedMachine, forceLeaveAnnotation, type GraftedNode } from "./grafted-node.ts";
+import { expectedMachine, forceLeaveAnnotation, type GraftedNode, owningObject } from "./grafted-node.ts";
 
 export interface LeavingDeps {
   readonly clock: Clock;
@@ -25,6 +26,8 @@ export interface Cleaning {
   readonly graceMs: number;
   /** ID of the only machine that may be cleaned; undefined if the node has had none. */
   readonly expectedMachine: string | undefined;
+  /** The object that leaves: the root directory of another one is not cleaned. */
+  readonly object: OwningObject;
   readonly say: (line: string) => void;
 }
 
@@ -104,7 +107,12 @@ async function drain(
     say(line);
   };
   const work = async (client: LeaveClient) => {
-    const cleaning = { graceMs: timeoutMs, expectedMachine: expectedMachine(object), say: told };
+    const cleaning = {
+      graceMs: timeoutMs,
+      expectedMachine: expectedMachine(object),
+      object: owningObject(object),
+      say: told,
+    };
     const clean = () => deps.clean(config, cleaning, signal);
     const stayed = await leave(
       {

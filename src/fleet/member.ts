@@ -22,6 +22,7 @@ import {
   graftedNodePath,
   isDeleted,
   machineReference,
+  owningObject,
   takenOver,
 } from "./grafted-node.ts";
 import { leaveCluster, type Leaving, type LeavingDeps } from "./leaving.ts";
@@ -276,12 +277,8 @@ async function isOwnedAs(
 }
 
 /** The object as the user of its machine's root directory. */
-function claimantOf(
-  { metadata: { namespace, name, uid } }: GraftedNode,
-  latest: () => GraftedNode,
-  clock: Clock,
-): RootClaimant {
-  return { object: { namespace, name, uid }, takesOver: () => takenOver(latest()), idle: createIdleTime(clock) };
+function claimantOf(object: GraftedNode, latest: () => GraftedNode, clock: Clock): RootClaimant {
+  return { object: owningObject(object), takesOver: () => takenOver(latest()), idle: createIdleTime(clock) };
 }
 
 type LeaveOptions = Pick<Leaving, "policy" | "since">;

@@ -31,10 +31,12 @@ export function createIdleTime(clock: Pick<Clock, "monotonic">): IdleTime {
 }
 
 /** Who wants to use a root directory: a node, and the object that configures it. */
-export interface RootUser {
+export interface RootUser<C = RootClaimant> {
   readonly nodeName: string;
-  readonly claimant: RootClaimant | undefined;
+  readonly claimant: C | undefined;
 }
+
+type Identified = Omit<RootClaimant, "idle">;
 
 /** Another owner of a root directory. */
 export interface OtherOwner {
@@ -54,7 +56,7 @@ const abandonedMs = 60_000;
  *  and may become the node of an object, or the reverse. Pure. */
 export function otherOwner(
   record: Pick<OwnershipRecord, "node" | "object"> | undefined,
-  { nodeName, claimant }: RootUser,
+  { nodeName, claimant }: RootUser<Identified>,
 ): OtherOwner | undefined {
   if (!record) return undefined;
   const { node, object } = record;
@@ -66,7 +68,7 @@ export function otherOwner(
   return unlessTakenOver(ofObject(object, isNamesake), claimant);
 }
 
-function unlessTakenOver(owner: OtherOwner, { takesOver }: RootClaimant): OtherOwner | undefined {
+function unlessTakenOver(owner: OtherOwner, { takesOver }: Pick<RootClaimant, "takesOver">): OtherOwner | undefined {
   return takesOver() === owner.id ? undefined : owner;
 }
 
