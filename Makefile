@@ -152,9 +152,9 @@ link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut 
 	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
 
 .PHONY: fleet
-fleet: $(deps) packages cluster-tools containerd ## three replicas share MACHINES=20 machines, and one fault after another befalls them FOR=30 minutes (SEED=1 draws the same); root
+fleet: $(deps) packages cluster-tools containerd ## three replicas share MACHINES=20 machines, and one fault after another befalls them FOR=30 minutes (SEED=1 draws the same; OTHER=../old: a fourth replica runs that checkout); root
 	$(call say,replicas with faults)
-	@GRAFTLET_FLEET_MINUTES=$(or $(FOR),30) GRAFTLET_FLEET_MACHINES=$(or $(MACHINES),20) $(if $(SEED),GRAFTLET_CHAOS_SEED=$(SEED)) node --test --test-timeout=90000000 test/integration/fleet-faults.test.ts
+	@GRAFTLET_FLEET_MINUTES=$(or $(FOR),30) GRAFTLET_FLEET_MACHINES=$(or $(MACHINES),20) $(if $(SEED),GRAFTLET_CHAOS_SEED=$(SEED)) $(if $(OTHER),GRAFTLET_FLEET_OTHER=$(abspath $(OTHER))) node --test --test-timeout=90000000 test/integration/fleet-faults.test.ts
 
 .PHONY: fuzz
 fuzz: $(deps) ## decoders of others' bytes get mutated samples FOR=10 minutes; prints the SEED, keeps what fails in dist/fuzz (SEED=1 draws the same inputs, TARGET=mountinfo fuzzes one); no root

@@ -49,8 +49,8 @@ export interface ClusterOptions {
   readonly provider?: ProviderName;
   /** The version of its containerd, where the provider works with one; the one under test unless given. */
   readonly containerd?: ContainerdVersion;
-  /** An image that its registries serve beside those of the catalog. */
-  readonly image?: ServedImage;
+  /** Images that its registries serve beside those of the catalog. */
+  readonly images?: readonly ServedImage[];
   /** What a target with a kernel of its own is given; `guestSizes` unless given. */
   readonly guest?: Partial<GuestSizes>;
   /** A group of users of which the API server writes down what they ask, into `auditLog`: `system:nodes` … */
@@ -158,7 +158,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const keeper = await startKeeper(layout);
   try {
     if (options.audited) auditGroup(layout, options.audited);
-    const images = options.image ? await storeWith(options.image, catalog, layout) : catalog;
+    const images = options.images ? await storeWith(options.images, catalog, layout) : catalog;
     const holder = await bringUp({ layout, tools, images, say });
     const end = async (): Promise<void> => {
       await tearDown(layout);
@@ -203,11 +203,11 @@ export async function openCluster(name: string): Promise<Cluster> {
   return clusterOf({ layout, tools, holder, end: async () => {}, release: () => {} });
 }
 
-/** The catalog's store with one image more, below the cluster's folder. */
-async function storeWith(image: ServedImage, catalog: string, layout: Layout): Promise<string> {
+/** The catalog's store with further images, below the cluster's folder. */
+async function storeWith(images: readonly ServedImage[], catalog: string, layout: Layout): Promise<string> {
   const store = join(layout.dir, "images");
   await must(["cp", "--archive", "--symbolic-link", catalog, store]);
-  await openRegistryStore(store).addArchive(image, image.archive);
+  for (const image of images) await openRegistryStore(store).addArchive(image, image.archive);
   return store;
 }
 

@@ -44,8 +44,13 @@ export interface HelmLabOptions {
   readonly kit?: Kit;
   /** The machine, by the runtime of its pods: containerd unless given. */
   readonly machine?: "ssh" | "ssh-docker";
+  /** Directory of another checkout: the registries serve its image, too, with the tag `otherTag`. */
+  readonly other?: string | undefined;
   readonly say?: (line: string) => void;
 }
+
+/** Tag of another checkout's image. */
+export const otherTag = "other";
 
 /** Starts all of it, with the Secret of the machine's login in the release's namespace unless that is bare; nothing is installed
  *  yet. */
@@ -59,20 +64,22 @@ export async function startHelmLab(
     networkLeftOut = false,
     kit = testKit,
     machine = "ssh",
+    other,
     say = () => {},
   }: HelmLabOptions = {},
 ): Promise<HelmLab> {
   await using stack = new AsyncDisposableStack();
   const tools = await findTools(say, undefined, kit);
   const program = await findHelm();
-  const image = withoutImage ? undefined : await ownImage(tools, say);
+  const own = withoutImage ? [] : [await imageOf(undefined, tools, say)];
+  const images = other === undefined ? own : [...own, await imageOf(other, tools, say)];
   const cluster = stack.use(
     await startCluster({
       name,
       provider: "cri",
       kit,
       say,
-      ...(image && { image }),
+      ...(images.length > 0 && { images }),
       ...(audited && { audited: `system:serviceaccounts:${release.namespace}` }),
     }),
   );
@@ -130,9 +137,10 @@ export function loginSecret({ login }: EdgeMachine): object {
   };
 }
 
-/** This checkout's image, under the name that its chart has. */
-async function ownImage(tools: Tools, say: (line: string) => void): Promise<ServedImage> {
-  return { name: "graftlet/graftlet", tags: [version()], archive: await graftletArchive(tools, say) };
+/** This checkout's image, under the name that its chart has, or that of another checkout. */
+async function imageOf(other: string | undefined, tools: Tools, say: (line: string) => void): Promise<ServedImage> {
+  const archive = await graftletArchive(tools, say, { checkout: other });
+  return { name: "graftlet/graftlet", tags: [other === undefined ? version() : otherTag], archive };
 }
 
 /** The version of graftlet that the chart installs. */

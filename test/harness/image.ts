@@ -55,16 +55,19 @@ export type Architecture = "amd64" | "arm64";
 export const ownArchitecture: Architecture = process.arch === "arm64" ? "arm64" : "amd64";
 
 /**
- * The archive (`docker save`) of this checkout's image as `docker build` makes it from the Dockerfile, on bases made of Debian's
+ * The archive (`docker save`) of a checkout's image, by default this one's, as `docker build` makes it from the Dockerfile, on bases made of Debian's
  * packages. Built once per state of the sources, in a minute or two.
  */
 export async function graftletArchive(
   tools: Tools,
   say: (line: string) => void,
-  architecture = ownArchitecture,
+  {
+    architecture = ownArchitecture,
+    checkout = project,
+  }: { readonly architecture?: Architecture; readonly checkout?: string | undefined } = {},
 ): Promise<string> {
   const folder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "graftlet", "images");
-  const archive = join(folder, `graftlet-${architecture}-${keyOf(sources)}.tar`);
+  const archive = join(folder, `graftlet-${architecture}-${keyOf(sources, checkout)}.tar`);
   if (existsSync(archive)) return archive;
   mkdirSync(folder, { recursive: true });
   await using _ = await turn(join(folder, ".building"));
@@ -72,7 +75,7 @@ export async function graftletArchive(
   say(`building graftlet's image for ${architecture}: once per state of its sources, about two minutes`);
   const scratch = mkdtempSync(join(tmpdir(), "graftlet-image-"));
   try {
-    await buildInto(`${archive}.${process.pid}`, scratch, tools, architecture);
+    await buildInto(`${archive}.${process.pid}`, scratch, tools, { architecture, checkout });
     renameSync(`${archive}.${process.pid}`, archive);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
@@ -82,12 +85,17 @@ export async function graftletArchive(
   return archive;
 }
 
-async function buildInto(archive: string, scratch: string, tools: Tools, architecture: Architecture): Promise<void> {
+async function buildInto(
+  archive: string,
+  scratch: string,
+  tools: Tools,
+  { architecture, checkout }: { readonly architecture: Architecture; readonly checkout: string },
+): Promise<void> {
   const bases = await graftletBases(join(archive, ".."), scratch, tools);
   await using rig = await startRuntimeRig("image-build", "docker", { kit: { programs: [], images: [] } });
   const docker = (...args: readonly string[]): Promise<string> =>
     must([tools.path("docker"), "--host", `unix://${rig.layout.dockerSocket}`, ...args], {
-      cwd: project,
+      cwd: checkout,
       timeoutMs: 900_000,
       // The builder that every Docker Engine has; BuildKit takes the same file.
       env: { DOCKER_CONFIG: rig.layout.docker, DOCKER_BUILDKIT: "0" },
@@ -136,7 +144,7 @@ async function imageOf(
 
 /** The bases, packed once per state of what is in them. */
 async function graftletBases(folder: string, scratch: string, tools: Tools): Promise<GraftletBases> {
-  const own = join(folder, `graftlet-bases-${keyOf(basesSources)}`);
+  const own = join(folder, `graftlet-bases-${keyOf(basesSources, project)}`);
   if (!existsSync(own)) {
     const made = await packGraftletBases(scratch, tools);
     const partial = join(scratch, "bases");
@@ -149,18 +157,19 @@ async function graftletBases(folder: string, scratch: string, tools: Tools): Pro
   return { base: join(own, "base.tar"), build: join(own, "build.tar") };
 }
 
-function keyOf(paths: readonly string[]): string {
+function keyOf(paths: readonly string[], checkout: string): string {
   const hash = createHash("sha256").update(process.version);
-  for (const file of paths.flatMap(filesOf)) hash.update(file).update(readFileSync(join(project, file)));
+  const files = paths.flatMap((path) => filesOf(path, checkout));
+  for (const file of files) hash.update(file).update(readFileSync(join(checkout, file)));
   return hash.digest("hex").slice(0, 16);
 }
 
-function filesOf(path: string): string[] {
+function filesOf(path: string, checkout: string): string[] {
   if (path.endsWith("node_modules")) return [];
-  if (!statSync(join(project, path)).isDirectory()) return [path];
-  return readdirSync(join(project, path))
+  if (!statSync(join(checkout, path)).isDirectory()) return [path];
+  return readdirSync(join(checkout, path))
     .toSorted()
-    .flatMap((name) => filesOf(join(path, name)));
+    .flatMap((name) => filesOf(join(path, name), checkout));
 }
 
 function forgetOld(folder: string): void {

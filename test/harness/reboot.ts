@@ -9,10 +9,16 @@ import { listProcesses, type ProcessEntry, signalProcess } from "./processes.ts"
 import { hasSystemd, isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { waitFor } from "./wait.ts";
 
+/** A machine that can be switched off and on. */
+export type Rebootable = Pick<
+  Cluster,
+  "layout" | "provider" | "killSshd" | "killRuntime" | "startRuntime" | "startSshd" | "runInside"
+>;
+
 /** Switches the cluster's machine off, as far as pods and their runtime can tell: no process of theirs is left, no connection of
  *  sshd, nothing of what lay in memory (mounts, cgroups, the runtime's own state). The control plane lives on: it is meant to be
  *  elsewhere. Where the agent runs on the machine, it has to have ended before. */
-export async function switchOff(cluster: Cluster): Promise<void> {
+export async function switchOff(cluster: Rebootable): Promise<void> {
   const { layout } = cluster;
   if (hasSystemd(cluster.provider)) return powerOff(layout);
   if (isRemote(cluster.provider)) await cluster.killSshd();
@@ -30,7 +36,7 @@ export async function switchOff(cluster: Cluster): Promise<void> {
 }
 
 /** Switches it on again: another boot id, a runtime that knows no more than what lies on its disk, and sshd. */
-export async function switchOn(cluster: Cluster): Promise<{ readonly bootId: string }> {
+export async function switchOn(cluster: Rebootable): Promise<{ readonly bootId: string }> {
   const { layout } = cluster;
   const bootId = hasSystemd(cluster.provider) ? await powerOn(layout) : await newBootId(cluster);
   await cluster.startRuntime();
@@ -38,7 +44,7 @@ export async function switchOn(cluster: Cluster): Promise<{ readonly bootId: str
   return { bootId };
 }
 
-async function newBootId(cluster: Cluster): Promise<string> {
+async function newBootId(cluster: Rebootable): Promise<string> {
   const { layout } = cluster;
   const bootId = randomUUID();
   const file = join(layout.dir, "boot-id");
@@ -50,7 +56,7 @@ async function newBootId(cluster: Cluster): Promise<string> {
 }
 
 /** The shims of containers, and the containers' first processes, with which all others of them end. */
-function podProcesses({ layout, provider }: Cluster): ProcessEntry[] {
+function podProcesses({ layout, provider }: Rebootable): ProcessEntry[] {
   const tasks = runtimeDaemons[provider].tasks(layout);
   const all = listProcesses();
   return idsIn(tasks).flatMap((id) => {

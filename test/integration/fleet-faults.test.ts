@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createChance } from "../harness/chance.ts";
-import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace } from "./helm/release.ts";
 import { type ChurnDriver, startChurnDriver } from "./helm/churn-driver.ts";
 import { churnKinds } from "./helm/churn-kinds.ts";
 import { churnPods } from "./helm/replica-churn.ts";
+import { rollOutAndBack, versionToStart, waiting } from "./helm/other-version.ts";
 import { type ReplicaFault, replicaFaults } from "./helm/replica-faults.ts";
 import { watchReplicas } from "./helm/replica-watch.ts";
 import { type Replicas, replicasOf } from "./helm/replicas.ts";
@@ -20,6 +20,8 @@ const longestSeconds = minutes < 10 ? 35 : 300;
 const machines = Array.from({ length: count }, (_, index) => `edge-${index + 1}`);
 /** How long machines may take to be served again after a fault, beside other tests, milliseconds. */
 const recoveryMs = 120_000;
+/** Another checkout, of which a further replica runs. */
+const other = process.env.GRAFTLET_FLEET_OTHER;
 const say = (line: string): void => console.error(`fleet: ${line}`);
 
 // One fault after another, drawn by chance. Whatever happens, containers run on.
@@ -29,14 +31,15 @@ describe(`replicas with faults for ${minutes} minutes`, { timeout: minutes * 60_
   let driver: ChurnDriver;
 
   before(async () => {
-    lab = await startHelmLab("fleet-faults", { say });
+    lab = await startHelmLab("fleet-faults", { other, say });
     shared = replicasOf(lab, machines);
     const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}", "--set=replicas=3"];
-    await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values]);
+    await lab.mustHelm(["install", release.name, ...versionToStart(other), inNamespace, ...waiting, ...values]);
     for (const name of machines) await lab.cluster.apply([graftedMachine(lab.edge, name), podOn(name)]);
     await shared.untilShared(() => true, 120_000 + count * 5_000);
     for (const name of machines)
       await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", `pod/on-${name}`, "--timeout=55s"]);
+    if (other !== undefined) await rollOutAndBack(lab, shared, { machines, values, say });
     driver = await startChurnDriver(lab, machines[0] ?? "");
   });
   after(async () => {

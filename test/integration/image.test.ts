@@ -109,7 +109,10 @@ describe("the image built by docker build", { timeout: 1_800_000 }, () => {
   });
 
   test("builds for the other architecture with a build argument, without running code of that architecture", async () => {
-    const other = await unpack(await graftletArchive(tools, (line) => console.error(line), otherArchitecture), "other");
+    const other = await unpack(
+      await graftletArchive(tools, (line) => console.error(line), { architecture: otherArchitecture }),
+      "other",
+    );
     assert.equal(other.config.architecture, otherArchitecture);
     assert.equal((await look(other)).machine, machines[otherArchitecture]);
   });

@@ -23,7 +23,7 @@ export async function publishDraft({ address, registry, tools, folder, say }: Dr
     key: newKey(),
     builder: "https://localhost/release-dry-run",
     folder,
-    archiveOf: (architecture) => graftletArchive(tools, say, architecture),
+    archiveOf: (architecture) => graftletArchive(tools, say, { architecture }),
     say,
   });
 }
