@@ -1,5 +1,5 @@
 import { contract, type Fault, unit } from "./fault.ts";
-import { always, argument, become, call, condition, drop, never, text } from "./mistake.ts";
+import { always, argument, become, call, condition, drop, never, operand, text } from "./mistake.ts";
 
 /** Mistakes in what is around nodes: the chart, releases, traces. */
 export const aroundNodes: readonly Fault[] = [
@@ -53,6 +53,16 @@ export const aroundNodes: readonly Fault[] = [
     assertion:
       "\"a network probe uses the pod's first address of the host's first family, as the status does\": Expected values to be strictly deep-equal",
     foundBy: [unit("probes/probes")],
+  },
+  {
+    name: "root-of-another-release",
+    in: "isAbandoned",
+    mistake: always(operand("&&", "isNamesake")),
+    breaks:
+      "An object of another release takes a machine, and removes its pods, after nobody has locked it for a minute.",
+    assertion:
+      '"refuses a root directory of an object in another namespace, also while nobody uses it, until the user gives it away": Missing expected rejection',
+    foundBy: [unit("process/claim", "refuses a root directory of an object in another namespace")],
   },
   {
     name: "secret-bytes",

@@ -3,12 +3,14 @@ import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ProcessReport } from "../../src/process/status-socket.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
+import type { Node } from "../../src/objects.ts";
 import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
 import { must, run } from "../harness/processes.ts";
 import { whole } from "../matrix.ts";
+import { installRival, powerCycle, recordConnections, recordedOwner, rootOf, startBystander } from "./helm/bad-luck.ts";
 import { graftedMachine, podOn } from "./helm/grafted-machine.ts";
 import { inNamespace } from "./helm/release.ts";
 import { isRunning, type Owned, processesOf, type Replicas, replicasOf, watchReady } from "./helm/replicas.ts";
@@ -289,6 +291,110 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     assert.deepEqual(
       (await watch.notReady()).filter((node) => node.includes("Unknown")),
       [],
+    );
+  });
+
+  test("an object of another release does not get a machine whose root directory or Node is this one's, also while nobody serves it", async () => {
+    const running = await shared.containers();
+    const before = await shared.untilShared(() => true);
+    const [served, named] = ["edge-1", "edge-2"];
+    const uidOf = async (kind: string, name: string, ...where: readonly string[]) =>
+      lab.cluster.mustKubectl(["get", kind, name, ...where, "--output=jsonpath={.metadata.uid}"]);
+    const object = await uidOf("gn", served, inNamespace);
+    const node = await uidOf("node", named);
+    await using rival = await installRival(lab);
+    await rival.claim("rival-1", { rootDir: rootOf(served) });
+    await rival.claim(named);
+    assert.match(
+      await rival.untilSays("rival-1", "Claimed", "RootDirTaken"),
+      new RegExp(`belongs to GraftedNode graftlet/${served}: .* graftlet\\.dev/take-over=${object}$`),
+    );
+    assert.match(await rival.untilSays(named, "Accepted", "NameTaken"), /graftlet:\/\/graftlet\/edge\/edge-2/);
+    await rival.setEpoch("rival-1", 1_000);
+    await lab.cluster.waitFor(
+      "another epoch",
+      async () => (await rival.object("rival-1")).status?.owner?.epoch === 1_001,
+    );
+    await rival.untilSays("rival-1", "Claimed", "RootDirTaken");
+    const owner = before.find(({ name }) => name === served);
+    await lab.cluster.mustKubectl(["delete", "pod", owner?.replica ?? "", inNamespace, "--grace-period=0", "--force"]);
+    const after = await shared.untilShared((owned) => owned.every(({ replica }) => replica !== owner?.replica));
+    await shared.untilAnswers(served);
+    const epoch = after.find(({ name }) => name === served)?.epoch;
+    assert.equal(await recordedOwner(lab, served), `${object} ${epoch}`);
+    await rival.untilSays("rival-1", "Claimed", "RootDirTaken");
+    await rival.give("rival-1", named);
+    assert.equal(await lab.cluster.get<Node>("node", "rival-1"), undefined);
+    assert.equal(await uidOf("node", named), node);
+    assert.equal(await recordedOwner(lab, served), `${object} ${epoch}`);
+    await shared.untilShared(() => true);
+    assert.deepEqual(await shared.containers(), running);
+  });
+
+  test("a root directory that is lost is locked again by the machine's owner, in its epoch, whether it is served or not", async () => {
+    const running = await shared.containers();
+    const owned = await shared.untilShared(() => true);
+    const [served = "", ...others] = machines;
+    const lose = (names: readonly string[]) =>
+      lab.edge.mustInside(["sh", "-c", 'rm -rf "$@" 2>/dev/null; true', "sh", ...names.map(rootOf)]);
+    const hasRecorded = async (all: readonly Owned[], name: string) =>
+      (await recordedOwner(lab, name)).endsWith(` ${all.find((one) => one.name === name)?.epoch}`);
+    const untilRecorded = (all: readonly Owned[], name: string) =>
+      lab.cluster.waitFor(`${name} to be locked again`, () => hasRecorded(all, name), { timeoutMs: 60_000, explain });
+    const began = performance.now();
+    await lose([served]);
+    assert.equal(await recordedOwner(lab, served), "");
+    await untilRecorded(owned, served);
+    console.log(`a lost root directory was locked again after ${((performance.now() - began) / 1_000).toFixed(1)} s`);
+    await shared.untilShared(
+      (now) => now.find(({ name }) => name === served)?.epoch === owned.find(({ name }) => name === served)?.epoch,
+    );
+    await shared.untilAnswers(served);
+    await shared.scale(0);
+    await lab.cluster.waitFor("the replicas to end", async () => (await shared.pods()).length === 0, {
+      timeoutMs: 60_000,
+      explain,
+    });
+    await lose(others);
+    await shared.scale(replicas);
+    const after = await shared.untilShared(() => true, 120_000);
+    for (const name of machines) {
+      await shared.untilAnswers(name);
+      await untilRecorded(after, name);
+      const epoch = owned.find((one) => one.name === name)?.epoch ?? 0;
+      assert.ok((after.find((one) => one.name === name)?.epoch ?? 0) > epoch, name);
+    }
+    assert.deepEqual(await shared.containers(), running);
+  });
+
+  test("pods of a machine that reboots while its owners die run again, and no process is ended that has the number of a former one", async () => {
+    const before = await shared.untilShared(() => true);
+    const running = await shared.containers();
+    using bystander = await startBystander(lab);
+    await recordConnections(lab, machines, bystander.records);
+    const began = performance.now();
+    const bootId = await powerCycle(lab, machines, async () => {
+      for (const replica of new Set(before.map((one) => one.replica)))
+        await lab.cluster.mustKubectl(["delete", "pod", replica, inNamespace, "--grace-period=0", "--force"]);
+    });
+    const after = await shared.untilShared(() => true, 180_000);
+    for (const name of machines) {
+      await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", `pod/on-${name}`, "--timeout=55s"]);
+      await shared.untilAnswers(name);
+      assert.equal((await lab.cluster.get<Node>("node", name))?.status?.nodeInfo?.bootID, bootId, name);
+      const about = ["get", "events", `--field-selector=involvedObject.name=${name},reason=Rebooted`];
+      const told = await lab.cluster.mustKubectl([...about, "--output=jsonpath={.items[*].message}"]);
+      assert.equal(told, `Node ${name} has been rebooted, boot id: ${bootId}`);
+      const { epoch } = after.find((one) => one.name === name) ?? {};
+      assert.ok((await recordedOwner(lab, name)).endsWith(` ${epoch}`), name);
+    }
+    const took = (performance.now() - began) / 1_000;
+    console.log(`pods of a machine that rebooted while its owners died ran again after ${took.toFixed(0)} s`);
+    assert.equal(await bystander.isAlive(), true);
+    const restarts = (each: string) => Number(each.split(" ").at(-1));
+    assert.deepEqual(
+      (await shared.containers()).map(restarts),
+      running.map((each) => restarts(each) + 1),
     );
   });
 });
