@@ -1,7 +1,9 @@
 #!/usr/bin/env -S MALLOC_ARENA_MAX=2 node --max-semi-space-size=1 --no-parallel-scavenge --heap-growing-percent=100
 import { isMainThread } from "node:worker_threads";
 import { parseCommandLine } from "./config/command-line.ts";
+import type { OptionsOf } from "./config/parse-result.ts";
 import type { RunNodesOptions } from "./process/nodes.ts";
+import type { OutsideReplica } from "./process/outside-replica.ts";
 import { processIo } from "./config/process-io.ts";
 import { systemClock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
@@ -55,7 +57,11 @@ async function main(stop: AbortController): Promise<number> {
     const leaving = { longestGraceSeconds: Math.ceil(graceMs / 1000), expectedMachine, object };
     return runRemoval({ node, yes: true, providers, terminal: { print }, leaving, signal: stop });
   };
-  return (await runNodes({ ...command, providers, listeners, env: io.env, cleanMachine, signal })) ? 0 : 1;
+  const run = (options: OptionsOf<"run"> & { readonly outside?: OutsideReplica }, until: AbortSignal) =>
+    runNodes({ ...options, providers, listeners, env: io.env, cleanMachine, signal: until });
+  if (command.kind === "run") return (await run(command, signal)) ? 0 : 1;
+  const { runOutsideReplica } = await import("./process/outside-replica.ts");
+  return (await runOutsideReplica({ ...command, run, signal })) ? 0 : 1;
 }
 
 class Stopped extends CodedError {

@@ -5,6 +5,7 @@ import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import { flagValues } from "./flag-values.ts";
 import { parseEnrol } from "./enrol-command.ts";
+import { parseJoin, refuseFleet } from "./join-command.ts";
 import { fleetOfPod, readFleet, readMetricsEndpoint, readNodeObjects } from "./fleet-configuration.ts";
 import { nodeWarnings, readGraftletConfiguration, readNodes } from "./graftlet-configuration.ts";
 import { pageFrom } from "./process-endpoints.ts";
@@ -49,6 +50,7 @@ type Flags = ReadonlyMap<string, unknown>;
 /** Flags that apply to all nodes of --nodes; every other flag describes one node. */
 const sharedFlags = new Set([
   "nodes",
+  "fleet",
   "kubeconfig",
   "root-dir",
   "cert-dir",
@@ -78,6 +80,7 @@ function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   if (ofPod && file === undefined)
     throw refuse("doctor pod", undefined, "needs a file: set the path of a pod's manifest");
   const options = optionsFrom(values);
+  refuseFleet(options);
   return {
     kind: "doctor",
     ...nodesWithProcess(io, options, values),
@@ -143,6 +146,14 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const options = optionsFrom(read.values);
   const flags = flagValues(known, read.values);
+  if (options.fleet !== undefined)
+    return {
+      ...parseJoin(io, options.fleet, options, (own, path, others) => ({
+        ...severalNodes(own, path, others, read.values),
+        flags,
+      })),
+      logging: processFlags(read.values, "--fleet; set it in the GraftedNode").logging,
+    };
   if (options.nodes !== undefined) return { ...severalNodes(io, options.nodes, options, read.values), flags };
   const described = oneNode(io, options, read.values);
   const hasCredentials = options.kubeconfig || options.bootstrapKubeconfig || io.env["KUBERNETES_SERVICE_HOST"];
@@ -181,7 +192,9 @@ function parseRemove(argv: readonly string[], io: ConfigIo): ParseResult {
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields, removeFields));
   if (read.kind === "help") return { kind: "help", text: removeHelpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
-  const nodes = chosenNodes(io, optionsFrom(read.values), read.values);
+  const options = optionsFrom(read.values);
+  refuseFleet(options);
+  const nodes = chosenNodes(io, options, read.values);
   const [node, second] = nodes;
   if (!node || second) throw refuse("--node", undefined, `is not given: ${nameOne(read.values, nodes)}`);
   return { kind: "remove", node, yes: read.values.get("yes") === true };
@@ -193,6 +206,7 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   if (read.kind === "help") return { kind: "help", text: leaveHelpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const options = optionsFrom(read.values);
+  refuseFleet(options);
   const deployment = read.values.get("deployment") as string | undefined;
   if (deployment !== undefined && read.values.has("node"))
     throw refuse("--deployment", deployment, "it stops graftlet for all nodes of the file; omit --node, or this flag");
@@ -255,21 +269,23 @@ function optionsFrom(flags: Flags): Options {
   return options;
 }
 
+/** The settings of a process with several nodes. @param instead ends the message about the flag of a single node. */
+function processFlags(flags: Flags, instead: string): KubeletConfiguration {
+  const single = [...flags.keys()].find((flag) => !sharedFlags.has(flag));
+  if (single !== undefined)
+    throw refuse(`--${single}`, undefined, `describes a single node and cannot be used with ${instead}`);
+  const ofProcess = applyFlags(defaultConfiguration(), flags);
+  checkConfiguration(ofProcess);
+  return ofProcess;
+}
+
 function severalNodes(
   io: ConfigIo,
   path: string,
   options: Options,
   flags: Flags,
 ): Omit<Extract<ParseResult, { kind: "run" }>, "flags"> {
-  const single = [...flags.keys()].find((flag) => !sharedFlags.has(flag));
-  if (single !== undefined)
-    throw refuse(
-      `--${single}`,
-      undefined,
-      "describes a single node and cannot be used with --nodes; set it for each node in that file",
-    );
-  const ofProcess = applyFlags(defaultConfiguration(), flags);
-  checkConfiguration(ofProcess);
+  const ofProcess = processFlags(flags, "--nodes; set it for each node in that file");
   const read = readGraftletConfiguration(io, path, options);
   const { nodes, shared, health, page } = read;
   return {

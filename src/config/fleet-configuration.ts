@@ -1,9 +1,10 @@
 import { withCredentialProviders } from "./credential-providers.ts";
 import { type ConfigDocument, decode } from "./decode.ts";
 import type { ConfigIo } from "./documents.ts";
+import { checkPort } from "./field-checks.ts";
 import { type ConfiguredProcess, decodeNode, readShared, type SharedSettings } from "./graftlet-configuration.ts";
 import { type Endpoint, endpointAt } from "./process-endpoints.ts";
-import { absoluteDirectory, type NodeConfig } from "./node-config.ts";
+import { absoluteDirectory, hasAccount, type NodeConfig } from "./node-config.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, type Shape } from "./schema.ts";
@@ -13,12 +14,21 @@ const fleetFields = {
   release: field(text, ""),
   nodeNames: field(texts, []),
   listener: { port: field(int32, 0), hostKeyFile: field(text, "") },
+  outside: { addresses: field(texts, []), firstPort: field(int32, 10_350, { check: checkPort(false) }) },
 } satisfies Shape;
 
 /** Where machines open their reverse tunnels: a port of graftlet's Pod, and the file of its host key. */
 export interface FleetListener {
   readonly port: number;
   readonly hostKeyFile: string;
+}
+
+/** Where the API server reaches the nodes of a replica outside the cluster. */
+export interface OutsideReplica {
+  /** Addresses of its machine: at most one of each family is used. */
+  readonly addresses: readonly string[];
+  /** Its first node has this port, and the others the following ones. */
+  readonly firstPort: number;
 }
 
 /** Settings of the fleet: the machines of GraftedNode objects in the Pod's namespace. */
@@ -35,6 +45,8 @@ export interface FleetConfig {
   readonly hasServices: boolean;
   /** Undefined if no machine can open a reverse tunnel. */
   readonly listener: FleetListener | undefined;
+  /** Undefined in a Pod. */
+  readonly outside?: OutsideReplica;
   /** Decodes a node like an entry of `nodes` in a GraftletConfiguration. @param entry the node's fields.
    *  @throws CodedError invalid_argument, naming the path of the field. */
   decodeNode(entry: ConfigDocument, object: FleetObject): NodeConfig;
@@ -55,12 +67,12 @@ export function readFleet(
   options: Options,
 ): FleetConfig | undefined {
   if (!shared.fleet) return undefined;
-  const { release, nodeNames, listener } = decode(fleetFields, shared.fleet, { file: path, path: "fleet" });
+  const { release, nodeNames, listener, outside } = decode(fleetFields, shared.fleet, { file: path, path: "fleet" });
   if (release === "") throw refuse(`${path}: fleet.release`, undefined, "is not given; specify the Helm release");
   const wrong = nodeNames.find((pattern) => !/^[a-z0-9.*-]*[a-z0-9][a-z0-9.*-]*$/.test(pattern));
   if (wrong !== undefined || nodeNames.length === 0)
     throw refuse(`${path}: fleet.nodeNames`, wrong ?? [], "list the names that nodes may have, such as edge-*");
-  if (!io.env["KUBERNETES_SERVICE_HOST"])
+  if (!hasAccount(io, options))
     throw refuse(`${path}: fleet`, release, "needs graftlet to run in a Pod; omit it elsewhere");
   if (shared.kubeletAddress === "host")
     throw refuse(`${path}: kubeletAddress`, "host", "a fleet does not support it; set service or podIP");
@@ -78,6 +90,7 @@ export function readFleet(
     directory: `${absoluteDirectory("--cert-dir", options.certDir)}/_logins`,
     hasServices: shared.kubeletAddress === "service",
     listener: listener.port === 0 ? undefined : listener,
+    ...(outside.addresses.length > 0 && { outside }),
     decodeNode(entry, { title, certificateSecret }) {
       const where = { path: title, place: "spec", options, shared: { ...shared, certificateSecret } };
       const node = decodeNode(io, entry, where);

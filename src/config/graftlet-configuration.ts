@@ -13,6 +13,7 @@ import {
   absoluteDirectory,
   daemonSetChoices,
   deadContainersOf,
+  hasAccount,
   kubeconfigFrom,
   kubeletServingSigner,
   type NodeConfig,
@@ -258,6 +259,7 @@ function kubeconfigOf(
   entry: NodeEntry,
   at: EntryPlace & { readonly options: Options },
 ): string | undefined {
+  if (at.options.fleet !== undefined) return undefined;
   const setting = entry.kubeconfig ? `${at.path}: ${at.place}.kubeconfig` : "--kubeconfig";
   return kubeconfigFrom(io, setting, entry.kubeconfig ?? at.options.kubeconfig);
 }
@@ -265,7 +267,7 @@ function kubeconfigOf(
 /** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
 function inPod(
   io: ConfigIo,
-  { path, place }: EntryPlace,
+  { path, place, options }: NodePlace,
   entry: NodeEntry,
   shared: SharedSettings,
 ): Pick<
@@ -284,7 +286,7 @@ function inPod(
     endpointsOwner: name,
   };
   const [field, value] = Object.entries(given).find(([, value]) => value !== "") ?? [];
-  if (field && !io.env["KUBERNETES_SERVICE_HOST"])
+  if (field && !hasAccount(io, options))
     throw refuse(`${path}: ${field}`, value, "needs graftlet to run in a Pod; omit it elsewhere");
   if (name !== "" && entry.providerConfig?.["inPod"] === true)
     throw refuse(

@@ -173,6 +173,11 @@ export function absoluteDirectory(setting: string, path: string): string {
   return clean.length > 1 ? clean.replace(/\/$/, "") : clean;
 }
 
+/** True if graftlet has an account of the release's: in a Pod, and with --fleet. */
+export function hasAccount({ env }: ConfigIo, { fleet }: { readonly fleet?: string | undefined }): boolean {
+  return fleet !== undefined || Boolean(env["KUBERNETES_SERVICE_HOST"]);
+}
+
 /** The kubeconfig to use. It must exist unless another one bootstraps it; in a Pod there is none, and the service account is used.
  *  @throws CodedError invalid_argument */
 export function kubeconfigFrom(

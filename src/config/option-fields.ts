@@ -16,6 +16,7 @@ export const optionFields = {
   provider: field(text, "cri", { flag: "provider" }),
   providerConfig: optional(text, { flag: "provider-config" }),
   nodes: optional(text, { flag: "nodes" }),
+  fleet: optional(text, { flag: "fleet" }),
   config: optional(text, { flag: "config" }),
   configDir: optional(text, { flag: "config-dir" }),
   kubeconfig: optional(text, { flag: "kubeconfig" }),

@@ -42,6 +42,7 @@ export type ParseResult =
       readonly output: "text" | "json";
     }
   | EnrolCommand
+  | JoinCommand
   | {
       readonly kind: "remove";
       /** The node to remove; its kubeconfig is not read. */
@@ -89,6 +90,20 @@ export interface ServedByProcess {
   readonly page: Endpoint | undefined;
   /** Path of the socket for `graftlet status`. */
   readonly statusSocket: string | undefined;
+}
+
+/** `graftlet --fleet`: becomes a replica of a release from outside the cluster. */
+export interface JoinCommand {
+  readonly kind: "join";
+  readonly namespace: string;
+  /** The Helm release. */
+  readonly release: string;
+  /** Kubeconfig of the replica's ServiceAccount. */
+  readonly kubeconfig: string;
+  readonly logging: Logging;
+  /** Completes the command line with the replica's configuration, which the release keeps in the cluster. @param source names it in
+   *  messages. @throws CodedError invalid_argument */
+  complete(source: string, configuration: string): OptionsOf<"run">;
 }
 
 /** `graftlet enrol`: creates the one-time token with which a machine enrols as the machine of a GraftedNode. */

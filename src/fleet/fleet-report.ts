@@ -2,7 +2,8 @@ import { createSignal } from "../lib/signal.ts";
 import type { FleetReport, MachineReport, ObservedFleet } from "../report/fleet-report.ts";
 import { type GraftedNode, isReadyWithOwner, readyCondition } from "./grafted-node.ts";
 import type { Members } from "./members.ts";
-import type { Membership, Replica } from "./membership.ts";
+import type { Membership } from "./membership.ts";
+import type { Replica } from "./own-lease.ts";
 import { compareText } from "./placement.ts";
 
 /** What a replica knows about its release. */

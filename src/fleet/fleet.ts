@@ -10,7 +10,7 @@ import { loginSecretNames } from "./login-files.ts";
 import { createObservedFleet } from "./fleet-report.ts";
 import { createLogins } from "./logins.ts";
 import { createMembers, type Members, type MembersDeps } from "./members.ts";
-import type { Replica } from "./membership.ts";
+import type { Replica } from "./own-lease.ts";
 import type { GraftedNodePool } from "./pool.ts";
 import { createPools, type Pools } from "./pools.ts";
 import { createReachMachine, type ReachMachineDeps } from "./reach-machine.ts";
@@ -114,7 +114,7 @@ export function createFleet(deps: FleetDeps) {
   const sharing = createSharing({
     ...deps,
     release: deps.fleet.release,
-    nodes: { objects: all, stop: members.stop, resume: serve, isServed: isReadyWithOwner, claims: tunnels.claims },
+    nodes: { ...known.shared, stop: members.stop, resume: serve, claims: tunnels.claims },
     pools: sharedPools(pools),
     reach: createReachMachine(completing),
     onReplicasChange: () => release.changed(),
@@ -170,6 +170,12 @@ function knownObjects({ namespace, isConfigured }: FleetDeps, parts: () => Known
     object(name: string): GraftedNode | undefined {
       const object = parts().listed.get(namespace, name);
       return object && isFleets(object) ? effective(object) : undefined;
+    },
+    /** The objects as replicas share them. */
+    shared: {
+      objects: all,
+      isServed: isReadyWithOwner,
+      needsPod: (object: GraftedNode) => needsPod(effective(object)),
     },
     /** True if the object's machine opens a reverse tunnel. */
     dialsIn: (object: GraftedNode) => parts().pools.effective(object).spec.ssh.reverse !== undefined,
@@ -323,6 +329,11 @@ function createNeeds() {
       return isSame;
     },
   };
+}
+
+/** True for a machine that connects to the listener, which Pods have, or whose pods reach the cluster over the link: Pods reach Services. */
+function needsPod({ spec }: GraftedNode): boolean {
+  return spec.ssh.reverse !== undefined || (spec.network ?? "tunneled") === "tunneled";
 }
 
 function needsOf(object: GraftedNode): string {

@@ -29,8 +29,8 @@ interface ServedMember {
   readonly ended: Promise<void>;
 }
 
-/** Lowest port for the nodes' kubelet APIs. */
-const firstPort = 10_250;
+/** Lowest port for the nodes' kubelet APIs in a Pod. */
+const firstPodPort = 10_250;
 
 export type Members = ReturnType<typeof createMembers>;
 
@@ -40,7 +40,8 @@ export function createMembers(deps: MembersDeps) {
   const members = new Map<string, ServedMember>();
   const serve = (object: GraftedNode, signal: AbortSignal) => {
     const { name, uid } = object.metadata;
-    const port = freePort([...deps.usedPorts, ...[...members.values()].map((served) => served.port)]);
+    const firstPort = deps.fleet.outside?.firstPort ?? firstPodPort;
+    const port = freePort(firstPort, [...deps.usedPorts, ...[...members.values()].map((served) => served.port)]);
     const added = deps.addNode(name);
     const { report, log } = added;
     const completed = effective(object);
@@ -123,8 +124,8 @@ function observedMember({ completed: { metadata, spec }, member }: ServedMember)
   return { name: metadata.name, pool: spec.poolRef?.name, conditions: member.conditions() };
 }
 
-/** Returns the lowest unused port. */
-function freePort(used: readonly number[]): number {
+/** Returns the lowest unused port from the first one. */
+function freePort(firstPort: number, used: readonly number[]): number {
   const taken = new Set(used);
   let port = firstPort;
   while (taken.has(port)) port += 1;

@@ -1,24 +1,23 @@
-import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
 import { createReflector } from "../api/reflector.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { createFailureLog } from "../lib/retry.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import { microTime } from "../lib/rfc3339.ts";
-import type { Runnable } from "../lib/runnables.ts";
+import { onAbort, type Runnable } from "../lib/runnables.ts";
 import type { Lease } from "../objects.ts";
-
-/** A process that serves GraftedNodes of a namespace together with others: a Pod of the release's Deployment. */
-export interface Replica {
-  /** Name and UID of its Pod. */
-  readonly name: string;
-  readonly uid: string;
-}
+import {
+  createOwnLease,
+  durationMs,
+  leasePrefix,
+  leavingLabel,
+  outsideLabel,
+  type Replica,
+  renewalMs,
+  replicaLabel,
+} from "./own-lease.ts";
 
 /** A replica as the others see it. */
-export interface SeenReplica extends Replica {
+export interface SeenReplica extends Pick<Replica, "name" | "uid"> {
   /** True once it has announced that it is shutting down. */
   readonly isLeaving: boolean;
 }
@@ -26,7 +25,7 @@ export interface SeenReplica extends Replica {
 export interface MembershipDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly namespace: string;
-  /** The Helm release, whose Pods are the replicas. */
+  /** The Helm release, whose Pods are replicas. */
   readonly release: string;
   readonly self: Replica;
   /** Called when replicas have come or gone, or may have, and when the API server is no longer reached. */
@@ -40,6 +39,8 @@ export interface Membership {
   isAlive(uid: string): boolean;
   /** UIDs of the replicas that accept objects: those that are alive and are not shutting down. */
   accepting(): readonly string[];
+  /** True if the replica with this UID runs outside the cluster. */
+  isOutside(uid: string): boolean;
   /** Number of replicas that are alive. */
   alive(): number;
   /** The replicas that are alive, or all that were when the API server was last reached, if that was not recently. */
@@ -54,16 +55,8 @@ export interface Membership {
   end(signal: AbortSignal): Promise<void>;
 }
 
-const [durationMs, renewalMs, retryMs] = [15_000, 5_000, 1_000];
-const leasePrefix = "graftlet-replica-";
-const replicaLabel = "graftlet.dev/replica-of";
-/** Label of the Lease of a replica that is shutting down. */
-const leavingLabel = "graftlet.dev/leaving";
-
-/** Name of a replica's Lease. Policies allow a Pod only the Lease with its name. */
-function replicaLeaseName(self: Replica): string {
-  return `${leasePrefix}${self.name}`;
-}
+/** Delay before a failed renewal is tried again, milliseconds. */
+const retryMs = 1_000;
 
 /** Renews this replica's Lease, and watches those of the others. Whether a Lease has expired is decided by when this process last saw it
  *  change, and not by the time in it, since the clocks of replicas may differ.
@@ -119,13 +112,18 @@ export function createMembership(deps: MembershipDeps): Membership {
     },
   );
   return {
-    running: [leases, { ...renewal, run: (signal) => renewal.run(signal).finally(() => timer.cancel()) }],
+    running: [
+      leases,
+      { ...renewal, run: (signal) => renewal.run(signal).finally(() => timer.cancel()) },
+      { name: "replica name", run: (signal) => Promise.race([onAbort(signal), own.lost]) },
+    ],
     isAlive: (uid) => uid === self.uid || seen.isAlive(uid),
     accepting: () =>
       seen
         .replicas(true)
         .filter(({ isLeaving }) => !isLeaving)
         .map(({ uid }) => uid),
+    isOutside: (uid) => (uid === self.uid ? self.accountUID !== undefined : seen.isOutside(uid)),
     alive: () => seen.replicas(true).length,
     replicas: () => seen.replicas(isCurrent()),
     isCurrent,
@@ -136,13 +134,14 @@ export function createMembership(deps: MembershipDeps): Membership {
 }
 
 interface Sighting {
-  /** Name of the replica's Pod. */
+  /** Name of the replica. */
   readonly name: string;
   /** When the Lease was last seen to change, monotonic milliseconds. */
   readonly at: number;
   readonly renewTime: string | undefined;
   readonly release: string | undefined;
   readonly isLeaving: boolean;
+  readonly isOutside: boolean;
 }
 
 /** What this process has seen of the Leases of replicas, also of other releases in the namespace: their objects are not taken.
@@ -163,11 +162,14 @@ function createSightings(clock: Pick<Clock, "monotonic">, own: string) {
       const uid = spec?.holderIdentity ?? "";
       const before = sightings.get(uid);
       const isLeaving = metadata.labels?.[leavingLabel] !== undefined;
+      const isOutside = metadata.labels?.[outsideLabel] !== undefined;
       const isRenewed = before?.renewTime !== spec?.renewTime;
       const at = before && !isRenewed ? before.at : clock.monotonic();
       const release = metadata.labels?.[replicaLabel];
       const name = (metadata.name ?? "").slice(leasePrefix.length);
-      sightings.set(uid, { name, at, renewTime: spec?.renewTime, release, isLeaving });
+      // A process outside the cluster succeeds another one with the same Lease.
+      for (const [other, { name: of }] of sightings) if (of === name && other !== uid) sightings.delete(other);
+      sightings.set(uid, { name, at, renewTime: spec?.renewTime, release, isLeaving, isOutside });
     },
     forget: ({ spec }: Lease): unknown => sightings.delete(spec?.holderIdentity ?? ""),
     keepOnly(leases: readonly Lease[]): void {
@@ -180,6 +182,7 @@ function createSightings(clock: Pick<Clock, "monotonic">, own: string) {
       const sighting = sightings.get(uid);
       return sighting !== undefined && isAlive(sighting);
     },
+    isOutside: (uid: string): boolean => sightings.get(uid)?.isOutside ?? false,
     /** The replicas of this release that are alive. @param current false for all that were when the API server was last reached. */
     replicas: (current: boolean): readonly SeenReplica[] =>
       [...sightings]
@@ -198,54 +201,6 @@ function createSightings(clock: Pick<Clock, "monotonic">, own: string) {
       const limit = limitMs();
       const left = [...sightings.values()].map((sighting) => limit - ageOf(sighting)).filter((ms) => ms > 0);
       return Math.min(...left, limit) + 1;
-    },
-  };
-}
-
-/** This replica's Lease. */
-function createOwnLease({ client, namespace, release, self, clock, log }: MembershipDeps, path: string) {
-  const name = replicaLeaseName(self);
-  const failures = createFailureLog(log, "cannot renew the lease of this replica; retrying");
-  let renewedAt: number | undefined;
-  let hasFailed = false;
-  let isLeaving = false;
-  const write = async (signal: AbortSignal): Promise<void> => {
-    const leaving = isLeaving ? { [leavingLabel]: "true" } : {};
-    const metadata = {
-      name,
-      namespace,
-      labels: { [replicaLabel]: release, ...leaving },
-      // The cluster deletes the Lease with the Pod.
-      ownerReferences: [{ apiVersion: "v1", kind: "Pod", ...self }],
-    };
-    const spec = {
-      holderIdentity: self.uid,
-      leaseDurationSeconds: durationMs / 1_000,
-      renewTime: microTime(clock.now()),
-    };
-    const lease = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec };
-    await applyObject(client, `${path}/${name}`, lease, signal, "graftlet-replica");
-  };
-  return {
-    hasFailed: () => hasFailed,
-    isLeaving: () => isLeaving,
-    /** True if it was renewed recently enough for the others to wait for the next renewal. */
-    isFresh: () => renewedAt !== undefined && clock.monotonic() - renewedAt < durationMs - renewalMs,
-    async renew(leaves: boolean, signal: AbortSignal): Promise<void> {
-      isLeaving ||= leaves;
-      const began = clock.monotonic();
-      try {
-        await write(signal);
-        renewedAt = began;
-        hasFailed = false;
-        failures.succeeded();
-      } catch (error) {
-        hasFailed = true;
-        if (!signal.aborted && !hasCode(error, "unavailable", "conflict")) failures.failed(error);
-      }
-    },
-    async remove(signal: AbortSignal): Promise<void> {
-      await ignoreNotFound(client.delete(`${path}/${name}`, undefined, { signal }));
     },
   };
 }

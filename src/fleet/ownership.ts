@@ -10,7 +10,8 @@ import { createTrigger } from "../lib/trigger.ts";
 import type { NamespacedMeta } from "../objects.ts";
 import type { Claims } from "./claims.ts";
 import type { OwnerStatus } from "./grafted-node.ts";
-import type { Membership, Replica } from "./membership.ts";
+import type { Membership } from "./membership.ts";
+import type { Replica } from "./own-lease.ts";
 import type { ReachClaims } from "./reach-claims.ts";
 import { type PlacedObject, placementOf, surplusOf } from "./placement.ts";
 
@@ -23,7 +24,7 @@ export interface OwnedObject {
 export interface OwnershipDeps<T extends OwnedObject> extends ClockAndLog {
   readonly client: Pick<ApiClient, "get" | "patch">;
   readonly self: Replica;
-  readonly membership: Pick<Membership, "isAlive" | "accepting" | "mayTake">;
+  readonly membership: Pick<Membership, "isAlive" | "accepting" | "isOutside" | "mayTake">;
   /** The objects to be served, as they are in the cluster. */
   readonly objects: () => readonly T[];
   /** Claims to objects that the number of a replica's objects does not decide about; without them there are none. */
@@ -38,6 +39,8 @@ export interface OwnershipDeps<T extends OwnedObject> extends ClockAndLog {
   readonly resume: (name: string) => void;
   /** True if the object's owner serves it. */
   readonly isServed: (object: T) => boolean;
+  /** True if only Pods can serve the object, and no replica outside the cluster; without it, any replica serves any object. */
+  readonly needsPod?: (object: T) => boolean;
 }
 
 export interface Ownership<T extends OwnedObject> extends Runnable {
@@ -116,7 +119,9 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
   const taken = new Map<string, number>();
   const placed = placedObject(membership);
   const isClaimed = (object: T) => claims?.concerns(object) ?? false;
+  const mayTake = mayServe(deps, self.uid);
   const start = (object: T, signal: AbortSignal, onTaken = () => {}) => {
+    if (!mayTake(object)) return;
     const { name, uid } = object.metadata;
     const epoch = (object.status?.owner?.epoch ?? 0) + 1;
     if ((taken.get(uid) ?? 0) >= epoch) return;
@@ -131,7 +136,8 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
    *  them as machines have chosen. */
   const targetsOf = (all: readonly T[]) => {
     const parts = [all.filter(isClaimed), all.filter((object) => !isClaimed(object))];
-    return new Map(parts.flatMap((part) => [...placementOf(part.map(placed), membership.accepting())]));
+    const groups = parts.flatMap((part) => groupsOf(deps, part));
+    return new Map(groups.flatMap((group) => [...placementOf(group.objects.map(placed), group.replicas)]));
   };
   return {
     take: start,
@@ -187,12 +193,13 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
     isOwn(object) &&
     !handOvers.has(object.metadata.name) &&
     handedOver.get(object.metadata.uid) !== object.status?.owner?.epoch;
-  const hasOthers = () => membership.accepting().some((uid) => uid !== self.uid);
+  const hasOthers = (object: T) =>
+    membership.accepting().some((uid) => uid !== self.uid && mayServe(deps, uid)(object));
   const untilServedAgain = async (uid: string, signal: AbortSignal) => {
     const limit = clock.monotonic() + servedAgainMs;
     const isWaiting = () => {
       const object = objects().find(({ metadata }) => metadata.uid === uid);
-      return object !== undefined && (isOwn(object) || !deps.isServed(object)) && hasOthers();
+      return object !== undefined && (isOwn(object) || !deps.isServed(object)) && hasOthers(object);
     };
     while (isWaiting() && clock.monotonic() < limit) await clock.sleep(lookMs, signal);
   };
@@ -209,14 +216,20 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
   };
   return {
     owns,
-    /** Gives some of the objects away if this replica has more than its share. */
+    /** Gives some of the objects away if this replica has more than its share, or may no longer serve them. */
     balance(all: readonly T[], signal: AbortSignal): void {
       keepOnly(handedOver, all);
       const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
       if (atOnce <= 0) return;
       const balanced = all.filter((object) => !claims?.concerns(object) && !reachClaims?.keeps(object));
-      const surplus = surplusOf(balanced.map(placedObject(membership)), membership.accepting(), self.uid);
-      const given = new Set(surplus.filter((name) => !handOvers.has(name)).slice(0, atOnce));
+      const misplaced = balanced.filter(
+        (object) => isOwn(object) && !mayServe(deps, self.uid)(object) && hasOthers(object),
+      );
+      const surplus = groupsOf(deps, balanced).flatMap((group) =>
+        surplusOf(group.objects.map(placedObject(membership)), group.replicas, self.uid),
+      );
+      const wanted = [...misplaced.map(({ metadata }) => metadata.name), ...surplus];
+      const given = new Set(wanted.filter((name) => !handOvers.has(name)).slice(0, atOnce));
       for (const object of balanced) if (given.has(object.metadata.name) && owns(object)) void handOver(object, signal);
     },
     async handOverAll(signal: AbortSignal): Promise<void> {
@@ -225,6 +238,22 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       await Promise.all(given.map((object) => turn(() => handOver(object, signal), signal).catch(() => undefined)));
     },
   };
+}
+
+/** Says which objects a replica may serve. */
+function mayServe<T extends OwnedObject>({ membership, needsPod }: OwnershipDeps<T>, uid: string) {
+  return (object: T): boolean => !membership.isOutside(uid) || !needsPod?.(object);
+}
+
+/** Groups objects by the replicas that accept them. Each group is placed by itself, so that all replicas of a group have the same choice. */
+function groupsOf<T extends OwnedObject>({ membership, needsPod }: OwnershipDeps<T>, all: readonly T[]) {
+  const accepting = membership.accepting();
+  const pods = accepting.filter((uid) => !membership.isOutside(uid));
+  if (!needsPod || pods.length === accepting.length) return [{ objects: all, replicas: accepting }];
+  return [
+    { objects: all.filter(needsPod), replicas: pods },
+    { objects: all.filter((object) => !needsPod(object)), replicas: accepting },
+  ];
 }
 
 function soonest(...delaysMs: readonly (number | undefined)[]): number | undefined {

@@ -12,8 +12,8 @@ export interface ReachClaimsDeps {
   readonly self: string;
   /** The objects that are served, as they are in the cluster. */
   readonly objects: () => readonly GraftedNode[];
-  /** UIDs of the replicas that accept objects; none while this replica may not take any. */
-  readonly accepting: () => readonly string[];
+  /** UIDs of the replicas that accept the object; none while this replica may not take any. */
+  readonly accepting: (object: GraftedNode) => readonly string[];
   /** Connects to the object's machine and runs a command there. @throws if that fails. */
   readonly reach: (object: GraftedNode, signal: AbortSignal) => Promise<void>;
   /** Called when an object is due. */
@@ -88,8 +88,9 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
       unlinked.set(uid, { epoch: status?.owner?.epoch ?? 0, ...fresh });
     }
   };
-  const isMine = ({ metadata, status }: GraftedNode, known: Unlinked): boolean => {
-    const others = accepting().filter((uid) => uid !== status?.owner?.uid);
+  const isMine = (object: GraftedNode, known: Unlinked): boolean => {
+    const { metadata, status } = object;
+    const others = accepting(object).filter((uid) => uid !== status?.owner?.uid);
     const rank = rankOf(metadata.name, others, self);
     return rank !== undefined && clock.monotonic() >= known.since + unlinkedMs + rank * turnMs;
   };

@@ -17,7 +17,7 @@ export interface SharingDeps extends ClockAndLog, Pick<MembershipDeps, "client" 
 
 export type SharedObjects<T extends OwnedObject> = Pick<
   OwnershipDeps<T>,
-  "objects" | "stop" | "resume" | "isServed" | "claims"
+  "objects" | "stop" | "resume" | "isServed" | "claims" | "needsPod"
 >;
 
 /** Time limit for handing over the objects when this replica shuts down, milliseconds. It is less than the grace period of its Pod. */
@@ -43,7 +43,10 @@ export function createSharing({ nodes, pools, onReplicasChange, ...deps }: Shari
     clock,
     self: deps.self.uid,
     objects: () => nodes.objects().filter((object) => !nodes.claims?.concerns(object)),
-    accepting: () => (membership.mayTake() ? membership.accepting() : []),
+    accepting: (object) =>
+      membership.mayTake()
+        ? membership.accepting().filter((uid) => !membership.isOutside(uid) || !nodes.needsPod?.(object))
+        : [],
     reach: deps.reach,
     onDue: () => ofNodes.check(),
   });

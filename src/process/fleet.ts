@@ -2,6 +2,7 @@ import type { FleetConfig } from "../config/fleet-configuration.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { createFleet, type FleetDeps } from "../fleet/fleet.ts";
 import type { LeavingDeps } from "../fleet/leaving.ts";
+import type { Replica } from "../fleet/own-lease.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { type Logger, silentLog } from "../lib/log.ts";
@@ -27,6 +28,8 @@ export interface FleetRunDeps {
   readonly reported: Pick<ReturnType<typeof createReportedNodes>, "add">;
   readonly cleanMachine: LeavingDeps["clean"];
   readonly listeners: FleetDeps["listeners"];
+  /** This process among the replicas, outside the cluster; in a Pod, its service account's token says which Pod it is. */
+  readonly replica?: Replica | undefined;
 }
 
 /** Rate limit of the service account's requests, shared by all GraftedNodes. */
@@ -42,10 +45,10 @@ export function createFleetRun(
   deps: FleetRunDeps,
 ): Runnable & AsyncDisposable & Pick<ReturnType<typeof createFleet>, "observed"> {
   const { common, fleet, usedPorts, configured, reported, cleanMachine } = deps;
-  const { clock, log, env, readiness } = common;
-  const { access, client } = openAccountClient({ env, clock, log }, "a fleet", requests);
+  const { clock, log, env, outsideAccount, readiness } = common;
+  const { access, client } = openAccountClient({ env, outsideAccount, clock, log }, "a fleet", requests);
   const namespace = access.namespace();
-  const self = access.pod();
+  const self = deps.replica ?? access.pod();
   if (!self)
     throw new CodedError(
       "failed_precondition",
@@ -60,7 +63,7 @@ export function createFleetRun(
     namespace,
     self,
     usedPorts,
-    addresses: ownAddresses,
+    addresses: () => fleet.outside?.addresses ?? ownAddresses(),
     isConfigured: (name) => configured.has(name),
     addNode(name) {
       readiness.expect(name);
@@ -78,7 +81,14 @@ export function createFleetRun(
     run: (config, { metadata: configuredMetadata, ...parts }, signal) =>
       runNode({ ...common, ...parts, config, configuredMetadata, log: logOf(config.nodeName) }, signal),
     async withNodeClient(config, work, signal) {
-      const asking = { config, env, clock, log: logOf(config.nodeName), measures: unreadMeasures(config, clock) };
+      const asking = {
+        config,
+        env,
+        outsideAccount,
+        clock,
+        log: logOf(config.nodeName),
+        measures: unreadMeasures(config, clock),
+      };
       await using identity = await obtainIdentity(asking, clock.within(identityTimeoutMs, signal));
       await using nodeClient = clientFor(asking, identity.access);
       return await work(nodeClient);

@@ -18,6 +18,8 @@ import { graftletVersion } from "../version.ts";
 export interface IdentityDeps extends ClockAndLog {
   readonly config: NodeConfig;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The account of a replica outside the cluster; in a Pod, its service account is used. */
+  readonly outsideAccount?: ServiceAccountAccess | undefined;
   readonly measures: Pick<Measures, "requests" | "certificates">;
   /** Absent when requests to the API server are not traced. */
   readonly tracer?: Tracer;
@@ -51,7 +53,7 @@ const storeName = "kubelet-client";
 export async function obtainIdentity(deps: IdentityDeps, signal: AbortSignal): Promise<Identity> {
   const { kubeconfig } = deps.config;
   if (kubeconfig !== undefined) return kubeconfigIdentity(deps, kubeconfig, signal);
-  const access = serviceAccount(deps.env);
+  const access = deps.outsideAccount ?? serviceAccount(deps.env);
   if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: specify the path of a kubeconfig");
   return serviceAccountIdentity(deps, access, signal);
 }

@@ -3,6 +3,7 @@ import { implementedGates } from "../config/feature-gates.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { absentApi } from "../api/absent.ts";
 import type { AccessFile } from "../api/kubeconfig.ts";
+import type { ServiceAccountAccess } from "../api/service-account.ts";
 import { type Approve, createApprover } from "../certificates/approver.ts";
 import { filePairStore } from "../certificates/pair-store.ts";
 import { type Account, type Identity, clientFor, obtainIdentity, ownCertificate } from "./identity.ts";
@@ -39,6 +40,8 @@ export interface NodeRun
   readonly several: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The account of a replica outside the cluster. */
+  readonly outsideAccount?: ServiceAccountAccess | undefined;
   /** Records how the node uses a runtime on graftlet's own machine; undefined if it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   /** Stops the node instead of the process after an unhandled error. */
@@ -100,7 +103,7 @@ async function runOnce(run: NodeRun, setupFailures: SetupFailures, signal: Abort
   };
   const metrics = createNodeMetrics({ ...run, ...names });
   const asking = { ...run, measures: metrics.measures, tracer };
-  const standalone = isStandalone(given, run.env);
+  const standalone = !run.outsideAccount && isStandalone(given, run.env);
   const identity = standalone ? standaloneIdentity(given) : stack.use(await obtainIdentity(asking, signal));
   run.report.onProgress({ isIdentified: true });
   const { access, account, store } = identity;

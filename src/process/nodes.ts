@@ -13,6 +13,7 @@ import { createReadiness } from "../node/readiness.ts";
 import type { PageDeps } from "../page/server.ts";
 import { createReportedNodes } from "../report/reported-nodes.ts";
 import { createNotes, type Reports } from "../report/notes.ts";
+import type { OutsideReplica } from "./outside-replica.ts";
 import { createObjectsMetrics } from "./objects-metrics.ts";
 import { processReport, createStatusSocket } from "./status-socket.ts";
 import { createUnhandledErrorHandler } from "./unhandled-errors.ts";
@@ -32,6 +33,8 @@ export interface RunNodesOptions extends OptionsOf<"run"> {
   readonly cleanMachine: FleetRunDeps["cleanMachine"];
   /** Returns the listeners at which machines enrol. */
   readonly listeners: FleetRunDeps["listeners"];
+  /** Set for a replica outside the cluster. */
+  readonly outside?: OutsideReplica | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -60,6 +63,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     unhandledErrors,
     providers,
     env,
+    outsideAccount: options.outside?.account,
     flags,
     liveness,
     instance,
@@ -89,6 +93,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
         usedPorts: usedPorts(options),
         configured: new Set(names),
         reported,
+        replica: options.outside?.replica,
       }),
     );
   const shown =

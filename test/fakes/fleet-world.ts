@@ -107,6 +107,10 @@ export function simulatedApi(clock: Pick<Clock, "monotonic">) {
 
 export type SimulatedProcess = ReturnType<typeof simulatedProcess>;
 
+function isVersioned(body: Partial<Stored>): boolean {
+  return body.metadata?.resourceVersion !== undefined;
+}
+
 function ownerOf(object: Partial<GraftedNode> | undefined): string | undefined {
   return object?.status?.owner?.uid;
 }
@@ -174,7 +178,7 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
           ownerOf(object),
         );
         if (path.endsWith("/status") && !owners.includes(uid)) throw new CodedError("permission_denied", name);
-        return api.patch(kind, name, body, type === "merge") as T;
+        return api.patch(kind, name, body, type === "merge" || isVersioned(body)) as T;
       });
     },
     delete: (path) => ask(() => api.remove(kindAndName(path).kind, kindAndName(path).name)),

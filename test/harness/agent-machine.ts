@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { cgroupHierarchies } from "./cgroups.ts";
 import { noNameServer } from "./namespaces.ts";
-import { must } from "./processes.ts";
+import { must, run } from "./processes.ts";
 import type { Layout } from "./state.ts";
 
 /** The cable between the agent's machine and its target, the cluster's machine. */
@@ -40,6 +40,8 @@ export async function createFurtherMachine(layout: Layout, index: number) {
   const name = `${layout.agentNetnsName}-${index}`;
   const [there, address] = [1, 2].map((host) => `10.10.${10 + index}.${host}`);
   const netns = `/run/netns/${name}`;
+  // An interrupted run may have left it.
+  await run(["ip", "netns", "del", name]);
   await must(["ip", "netns", "add", name]);
   const cable = `
     ip link add agent${index} type veth peer name target0 netns ${name}
@@ -54,6 +56,7 @@ export async function createFurtherMachine(layout: Layout, index: number) {
   await must(["nsenter", `--net=${netns}`, "sh", "-ec", here]);
   return {
     address: address ?? "",
+    netns,
     argv: (argv: readonly string[], cwd?: string) => agentMachineArgv({ ...layout, agentNetns: netns }, argv, cwd),
     [Symbol.asyncDispose]: async () => void (await must(["ip", "netns", "del", name])),
   };

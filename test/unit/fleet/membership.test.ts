@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { createMembership, type Membership } from "../../../src/fleet/membership.ts";
+import type { Replica } from "../../../src/fleet/own-lease.ts";
+import { messageOf } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { runGroup } from "../../../src/lib/runnables.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -9,7 +11,7 @@ import { simulatedApi, simulatedProcess } from "../../fakes/fleet-world.ts";
 function world(t: TestContext) {
   const clock = fakeClock();
   const api = simulatedApi(clock);
-  const replica = (uid: string, release = "r") => {
+  const replica = (uid: string, release = "r", self: Replica = { name: uid, uid }) => {
     const process = simulatedProcess(clock, api, () => 0.1, "self");
     let changes = 0;
     const membership = createMembership({
@@ -18,19 +20,24 @@ function world(t: TestContext) {
       log: silentLog(),
       namespace: "edge",
       release,
-      self: { name: uid, uid },
+      self,
       onChange: () => (changes += 1),
     });
     const stop = new AbortController();
-    void runGroup(membership.running, stop.signal);
+    let failure: unknown;
+    runGroup(membership.running, stop.signal).catch((error: unknown) => (failure = error));
     t.after(() => {
       process.kill();
       stop.abort();
     });
-    return { process, membership, changes: () => changes };
+    return { process, membership, changes: () => changes, failure: () => messageOf(failure ?? "") };
   };
-  return { clock, api, replica };
+  /** A process with the ServiceAccount `site`. */
+  const outside = (id: string) => replica(id, "r", { name: "site", uid: `account.${id}`, accountUID: "account" });
+  return { clock, api, replica, outside };
 }
+
+const inUse = /^another graftlet runs with ServiceAccount site: /;
 
 const namesOf = ({ replicas }: Membership) =>
   replicas()
@@ -119,4 +126,71 @@ test("replicas of another release in the namespace are alive, but share nothing 
   assert.deepEqual(a.membership.accepting(), ["a"]);
   assert.deepEqual([a.membership.isAlive("other"), a.membership.alive()], [true, 1]);
   assert.deepEqual(namesOf(a.membership), ["a"]);
+});
+
+test("a replica outside the cluster is one among the others, and its Lease is deleted with its account", async (t) => {
+  const { clock, api, replica, outside } = world(t);
+  const [a, site] = [replica("a"), outside("1")];
+  await clock.advance(10_000);
+  assert.deepEqual(a.membership.accepting().toSorted(), ["a", "account.1"]);
+  assert.deepEqual(["a", "account.1"].map(a.membership.isOutside), [false, true]);
+  assert.deepEqual(["a", "account.1"].map(site.membership.isOutside), [false, true]);
+  const [lease] = api.objects("leases").filter(({ metadata }) => metadata.name === "graftlet-replica-site");
+  const account = { apiVersion: "v1", kind: "ServiceAccount", name: "site", uid: "account" };
+  assert.deepEqual(lease?.metadata.ownerReferences, [account]);
+});
+
+test("a second process with the same account ends, and the first goes on", async (t) => {
+  const { clock, outside } = world(t);
+  const first = outside("1");
+  await clock.advance(10_000);
+  const second = outside("2");
+  await clock.advance(3_000);
+  assert.equal(second.membership.mayTake(), false);
+  await clock.advance(6_000);
+  assert.match(second.failure(), inUse);
+  assert.deepEqual([first.membership.mayTake(), first.failure()], [true, ""]);
+});
+
+test("the successor of a process that was killed is a replica once the Lease has expired, and at once after one that has ended", async (t) => {
+  const { clock, replica, outside } = world(t);
+  const [a, first] = [replica("a"), outside("1")];
+  await clock.advance(10_000);
+  first.process.kill();
+  const second = outside("2");
+  await clock.advance(10_000);
+  assert.equal(second.membership.mayTake(), false);
+  await clock.advance(10_000);
+  assert.equal(second.membership.mayTake(), true);
+  assert.deepEqual(namesOf(a.membership), ["a", "site"], "its predecessor is forgotten");
+  await Promise.all([second.membership.end(new AbortController().signal), clock.advance(1_000)]);
+  second.process.kill();
+  const third = outside("3");
+  await clock.advance(2_000);
+  assert.deepEqual(a.membership.accepting().toSorted(), ["a", "account.3"]);
+  assert.equal(third.membership.mayTake(), true);
+});
+
+test("a process that stood still while another became the replica ends", async (t) => {
+  const { clock, outside } = world(t);
+  const first = outside("1");
+  await clock.advance(10_000);
+  first.process.stop();
+  const second = outside("2");
+  await clock.advance(30_000);
+  assert.equal(second.membership.mayTake(), true);
+  first.process.continue();
+  await clock.advance(10_000);
+  assert.match(first.failure(), inUse);
+  assert.deepEqual([first.membership.mayTake(), second.failure()], [false, ""]);
+});
+
+test("a replica outside the cluster writes its Lease again if that has been deleted", async (t) => {
+  const { clock, api, outside } = world(t);
+  const site = outside("1");
+  await clock.advance(10_000);
+  api.remove("leases", "graftlet-replica-site");
+  await clock.advance(10_000);
+  assert.equal(api.objects("leases").length, 1);
+  assert.deepEqual([site.membership.mayTake(), site.failure()], [true, ""]);
 });
