@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import type { V1ClusterRole, V1ConfigMap, V1Deployment, V1PolicyRule, V1RoleBinding } from "@kubernetes/client-node";
 import { parse } from "yaml";
+import { parseCommandLine } from "../../src/config/command-line.ts";
+import { processIo } from "../../src/config/process-io.ts";
 import { caseFiles, objectsIn, ofKind, podOf, type Rendered, templateArguments } from "../harness/chart.ts";
 import { findHelm } from "../harness/helm.ts";
-import { must } from "../harness/processes.ts";
+import { must, run } from "../harness/processes.ts";
 
 describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
   let helm: string;
@@ -135,5 +137,62 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     const [ofNodes] = rulesOf(both);
     assert.deepEqual([ofNodes?.resources, ofNodes?.resourceNames], [["nodes"], ["press"]]);
     assert.deepEqual((await rendered()).filter(isOfJob), []);
+  });
+
+  test("gives each replica outside the cluster an account with the permissions of Pods, and a configuration", async () => {
+    const replicas = 'fleet.outsideReplicas=[{"name":"site-a","addresses":["192.0.2.10"]}]';
+    const [objects, without] = [await rendered(replicas), await rendered()];
+    const name = "edge-graftlet.site-a";
+    const bound = ["RoleBinding", "ClusterRoleBinding"]
+      .flatMap((kind) => ofKind<V1RoleBinding>(objects, kind))
+      .filter(({ subjects }) => subjects?.some((subject) => subject.name === name));
+    assert.deepEqual(
+      bound.map(({ kind, metadata }) => `${kind} ${metadata?.name}`),
+      ["RoleBinding edge-graftlet", "ClusterRoleBinding edge-graftlet.graftlet"],
+    );
+    const map = ofKind<V1ConfigMap>(objects, "ConfigMap").find(({ metadata }) => metadata?.name === name);
+    const text = map?.data?.["nodes.yaml"] ?? "";
+    const io = { ...processIo(), env: {}, readFile: () => "" };
+    const command = parseCommandLine(["--fleet=graftlet/edge", "--kubeconfig=/k"], io);
+    assert.ok(command.kind === "join");
+    const run = command.complete(`ConfigMap graftlet/${name}`, text);
+    assert.deepEqual(run.fleet?.outside, { addresses: ["192.0.2.10"], firstPort: 10_350 });
+    assert.deepEqual([run.health, run.metrics, run.nodeObjects, run.fleet?.listener], Array(4).fill(undefined));
+    // Its Pods do not restart because of it.
+    const podsOf = (all: readonly Rendered[]) => all.filter(({ kind }) => kind === "Deployment");
+    assert.deepEqual(podsOf(objects), podsOf(without));
+  });
+
+  test("applies each policy of the Pods' account to replicas outside the cluster, too", async () => {
+    const objects = await rendered('fleet.outsideReplicas=[{"name":"site-a","addresses":["192.0.2.10"]}]');
+    const user = "system:serviceaccount:graftlet:edge-graftlet";
+    const conditionsOf = ({ metadata, spec }: Rendered & { readonly spec?: unknown }) => {
+      const { matchConditions = [] } = (spec ?? {}) as { readonly matchConditions?: readonly { expression: string }[] };
+      return { name: metadata.name, text: matchConditions.map(({ expression }) => expression).join(" && ") };
+    };
+    const policies = objects.filter(({ kind }) => kind === "ValidatingAdmissionPolicy").map(conditionsOf);
+    const ofPods = policies.filter(({ text }) => new RegExp(`${user}['"]`).test(text));
+    const withoutSite = ofPods.filter(({ text }) => !text.includes(`${user}.site-a`)).map(({ name }) => name);
+    // The addresses of a Pod are those in its status.
+    assert.deepEqual(withoutSite, ["edge-graftlet.graftlet.endpoints.addresses"]);
+    assert.ok(policies.some(({ name }) => name === "edge-graftlet.graftlet.endpoints.outside"));
+    assert.ok(ofPods.length >= 8, String(ofPods.length));
+  });
+
+  test("refuses replicas outside the cluster that nothing can be shared with, and says why", async () => {
+    const refused = async (...set: readonly string[]) => {
+      const more = set.flatMap((one) => ["--set-json", one]);
+      return (await run([helm, ...templateArguments("--values", path, ...more)])).stderr;
+    };
+    const site = 'fleet.outsideReplicas=[{"name":"site-a","addresses":["192.0.2.10"]}]';
+    assert.match(
+      await refused(site, 'kubeletAddress="podIP"'),
+      /fleet\.outsideReplicas\[0\]: only machines of GraftedNodes are shared/,
+    );
+    const twice =
+      'fleet.outsideReplicas=[{"name":"a","addresses":["192.0.2.1"]},{"name":"a","addresses":["192.0.2.2"]}]';
+    assert.match(await refused(twice), /fleet\.outsideReplicas\[1\]\.name: another replica is called a/);
+    const named = 'fleet.outsideReplicas=[{"name":"a","addresses":["site.example"]}]';
+    assert.match(await refused(named), /fleet\.outsideReplicas\[0\]\.addresses: "site\.example" is not an IP address/);
   });
 });

@@ -83,6 +83,9 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
      policies, which have the Pods as parameters and skip tokens of other Pods, compare the request with that one Pod. */}}
 {{- define "graftlet.asking.validation" -}}
 - expression: |
+    {{- if include "graftlet.hasOutside" . }}
+    request.userInfo.username in {{ include "graftlet.outsideUsers" . }} ||
+    {{- end }}
     size({{ include "graftlet.asking" "pod-uid" }}) == 1 &&
     {{ include "graftlet.asking" "pod-name" }}.exists(pod, pod.startsWith('{{ include "graftlet.fullname" . }}-')) &&
     {{ include "graftlet.asking" "node-name" }}.exists(node, !({{ include "graftlet.isOwn" (list . "node" (include "graftlet.nodeNames" .)) }}))

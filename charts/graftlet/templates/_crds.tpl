@@ -90,7 +90,7 @@ description: {{ . }}
 type: object
 required: [replica, uid, epoch]
 properties:
-  replica: { type: string, maxLength: 253, description: Name of its Pod; empty while the object is handed over. }
+  replica: { type: string, maxLength: 253, description: "Name of its Pod, or of its ServiceAccount outside the cluster; empty while the object is handed over." }
   uid: { type: string, maxLength: 64 }
   epoch: { type: integer, format: int64, minimum: 1, description: Grows by one each time that a replica takes the object. }
   since: { type: string, format: date-time }

@@ -124,6 +124,7 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 {{- if include "graftlet.nodes" . | fromJsonArray }}{{ printf "replicas: nodes of the values are served by one replica, not by %d: create them as GraftedNodes instead" (int .Values.replicas) | fail }}{{ end -}}
 {{- printf "replicas: %d replicas need nodes whose address does not depend on a Pod: set kubeletAddress: service" (int .Values.replicas) | fail -}}
 {{- end -}}
+{{- include "graftlet.check.outside" . -}}
 {{- if $fleet.enabled -}}
 {{- if not $fleet.nodeNames }}{{ fail "fleet.nodeNames is empty: list the names that nodes of GraftedNodes may have, such as edge-*" }}{{ end -}}
 {{- if eq .Values.platform "eks" }}{{ fail "fleet.enabled: GraftedNodes need client certificates, which EKS does not sign: list the machines in nodes" }}{{ end -}}
