@@ -158,7 +158,7 @@ async function writesOfToday(): Promise<readonly Write[]> {
   const isTaken = () => written.some(({ path }) => path.endsWith("/status"));
   const ownership = createOwnership({
     ...common,
-    membership: { isAlive: () => false, accepting: () => [self.uid], mayTake: () => true },
+    membership: { isAlive: () => false, isOutside: () => false, accepting: () => [self.uid], mayTake: () => true },
     objects: () => (isTaken() ? [] : [unowned]),
     path: (namespace, name) => `/apis/graftlet.dev/v1alpha1/namespaces/${namespace}/graftednodes/${name}`,
     stop: async () => {},
