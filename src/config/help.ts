@@ -29,8 +29,7 @@ too; graftlet warns about each one that it does not support yet.
 
 Usage:
   graftlet --kubeconfig FILE [--config FILE] [flags]
-  graftlet --nodes FILE [--kubeconfig FILE]
-  graftlet --fleet NAMESPACE/NAME --kubeconfig FILE
+  graftlet --nodes FILE [--kubeconfig FILE], or --fleet NAMESPACE/NAME --kubeconfig FILE
   graftlet leave [flags]              drains and deletes nodes, and cleans their machines: graftlet leave --help
   graftlet enrol NODE [flags]         prints the script by which a machine behind NAT joins: graftlet enrol --help
   graftlet remove [flags]             cleans a node's machine: graftlet remove --help
@@ -39,8 +38,7 @@ Usage:
   graftlet status [flags]             shows the nodes of a running graftlet: graftlet status --help
 
 Configuration
-  --config FILE                       KubeletConfiguration (kubelet.config.k8s.io/v1beta1), YAML or JSON
-  --config-dir DIR                    drop-in files *.conf, merged over --config in lexical order
+  --config FILE, --config-dir DIR     KubeletConfiguration, YAML or JSON; drop-in files *.conf, merged over it in lexical order
   --feature-gates A=true,B=false      feature gates of Kubernetes 1.36
   --nodes FILE                        GraftletConfiguration (graftlet.dev/v1alpha1): several nodes in one process
   --fleet NAMESPACE/NAME              a Helm release, whose GraftedNodes this process serves together with the release's Pods
