@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type GraftedNode, isReadyWithOwner } from "../../../src/fleet/grafted-node.ts";
+import { type GraftedNode, isReady, isReadyWithOwner } from "../../../src/fleet/grafted-node.ts";
 import type { Node, Pod } from "../../../src/objects.ts";
 import type { HelmLab } from "../../harness/helm-lab.ts";
 import { release } from "../../harness/helm-lab.ts";
@@ -40,7 +40,8 @@ export function replicasOf(lab: HelmLab, machines: readonly string[]): Replicas 
       name: object.metadata.name,
       replica: object.status?.owner?.replica ?? "",
       epoch: object.status?.owner?.epoch ?? 0,
-      isReady: isReadyWithOwner(object),
+      // The first versions with replicas do not say which owner has written the status.
+      isReady: object.status?.observedEpoch === undefined ? isReady(object.status) : isReadyWithOwner(object),
     }));
   };
   const explain = async () => {
