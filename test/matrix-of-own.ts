@@ -13,7 +13,7 @@ const more = {
   fleet: 120,
   "fleet-faults": 330,
   "fleet-many": 120,
-  "fleet-outside": 300,
+  "fleet-outside": 160,
   "fleet-replicas": 405,
   "fleet-ssh": 110,
   "helm-admission": 45,
