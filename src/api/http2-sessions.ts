@@ -65,7 +65,7 @@ export function createHttp2Sessions(deps: { readonly clock: Clock; readonly http
       const one = await untilAborted(sessionFor(credentials), request.signal);
       if (!one) return undefined;
       const stream = one.open(http2Headers(credentials, request), { isWatch, hasBody: request.body !== undefined });
-      if (!isWatch) stream.setTimeout(responseTimeoutMs, () => stream.destroy(noAnswer()));
+      if (!isWatch) limitTime(stream, clock);
       if (request.body !== undefined) stream.end(request.body);
       try {
         return await answerOf(stream, request.signal);
@@ -105,8 +105,12 @@ export function createHttp2Sessions(deps: { readonly clock: Clock; readonly http
   };
 }
 
-function noAnswer(): CodedError {
-  return new CodedError("deadline_exceeded", `no answer within ${responseTimeoutMs} ms`);
+/** Ends a response that does not come, or does not end, in time. */
+function limitTime(stream: ClientHttp2Stream, clock: Clock): void {
+  const timer = clock.after(responseTimeoutMs, () =>
+    stream.destroy(new CodedError("deadline_exceeded", `no answer within ${responseTimeoutMs} ms`)),
+  );
+  stream.once("close", () => timer.cancel());
 }
 
 function http2Headers(

@@ -68,25 +68,17 @@ export function createHeartbeat(deps: HeartbeatDeps) {
     registered = true;
     if (!node) return false;
     reportCordon(node);
-    const { status: own, verdicts, absent = [], certain = false } = await deps.desired(signal);
-    const status = withOthers(own, node);
-    const gone = (node.status?.conditions ?? []).filter(({ type }) => absent.includes(type));
-    const conditions = withTimes(verdicts, node.status?.conditions ?? [], rfc3339(clock.now()));
-    const ready = verdicts.some(({ type, status: value }) => type === "Ready" && value === "True");
-    const settling = !certain && clock.monotonic() - startedAt < startupGraceMs;
+    const desired = await deps.desired(signal);
+    const ready = desired.verdicts.some(({ type, status }) => type === "Ready" && status === "True");
+    const settling = !desired.certain && clock.monotonic() - startedAt < startupGraceMs;
     if (!ready && showsReady(node) && settling) return false;
-    const labels = Object.entries(deps.labels).filter(([name, value]) => node.metadata.labels?.[name] !== value);
-    const changed = gone.length > 0 || labels.length > 0 || differs(node, status, verdicts);
+    const { changed, patch, status } = nextStatus(node, desired, deps);
     if (!changed && !reports.areDue()) return ready;
     // The target ends the link of a former owner, which is no trouble of the node.
     if (!ready && (await deps.isStillOwner?.(signal)) === false) return false;
-    const patch = {
-      ...(labels.length > 0 && { metadata: { labels: Object.fromEntries(labels) } }),
-      status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] },
-    };
     await client.patch(`/api/v1/nodes/${nodeName}/status`, { type: "strategic", body: patch }, { signal });
     reports.written(changed);
-    announce(node, { ...status, conditions });
+    announce(node, status);
     return ready;
   };
 
@@ -125,6 +117,27 @@ export function createHeartbeat(deps: HeartbeatDeps) {
         await rest(fast ? fastIntervalMs : slow * clock.jitter(1, 1.04), signal);
       }
     },
+  };
+}
+
+/** Returns the status that the Node should have, and the patch that leads to it. */
+function nextStatus(
+  node: Node,
+  { status: own, verdicts, absent = [] }: DesiredStatus,
+  { clock, labels: wanted }: Pick<HeartbeatDeps, "clock" | "labels">,
+) {
+  const before = node.status?.conditions ?? [];
+  const status = withOthers(own, node);
+  const gone = before.filter(({ type }) => absent.includes(type));
+  const conditions = withTimes(verdicts, before, rfc3339(clock.now()));
+  const labels = Object.entries(wanted).filter(([name, value]) => node.metadata.labels?.[name] !== value);
+  return {
+    changed: gone.length > 0 || labels.length > 0 || differs(node, status, verdicts),
+    patch: {
+      ...(labels.length > 0 && { metadata: { labels: Object.fromEntries(labels) } }),
+      status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] },
+    },
+    status: { ...status, conditions },
   };
 }
 
