@@ -14,6 +14,13 @@ export const ofPods: Readonly<Record<string, Runs>> = {
     why: "CNI and Docker give a pod its second address each in its own way, and over SSH the target's addresses are found",
     seconds: 20,
   },
+  firewalld: {
+    on: [],
+    more: ["cri"],
+    why: "has no cluster: a Debian with firewalld, made once per machine in a minute or two, lets pods to the relay's ports",
+    fits: ["cri"],
+    seconds: 15,
+  },
   "start-cut-off": {
     on: [],
     why: "containerd gives up a start whose caller has gone, the Docker Engine finishes it",

@@ -17,7 +17,7 @@ import { cached, installDebian, unread } from "../machines/debian.ts";
 
 const namespace = `graftlet-firewalld-${process.pid}`;
 const [pod, machine] = ["10.99.8.2", "10.99.8.1"] as const;
-const recipe = { suite: "bookworm", packages: ["firewalld", "iproute2"], without: unread };
+const recipe = { suite: "bookworm", packages: ["firewalld", "iproute2", "netbase"], without: unread };
 
 /** A Debian with firewalld in the namespaces of a machine, above files that others share. @param dir an empty directory. */
 const machineWith = (files: string, dir: string) => `
@@ -30,7 +30,7 @@ const machineWith = (files: string, dir: string) => `
   mkdir ${dir}/root/run/dbus
   socat TCP-LISTEN:1022,fork,reuseaddr SYSTEM:'echo let in' &
   chroot ${dir}/root dbus-daemon --system --fork
-  exec chroot ${dir}/root firewalld --nofork --nopid`;
+  exec chroot ${dir}/root firewalld --nofork --nopid >&2`;
 
 describe("firewalld on a machine with pods", { timeout: 600_000 }, () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-firewalld-"));
