@@ -1,5 +1,6 @@
 import { knownKeys } from "../../providers/ssh/connection/host-key.ts";
 import { parseEntries, parseStat } from "../../providers/ssh/files/file-info.ts";
+import { parseDescription, parseFileSystem } from "../../providers/ssh/files/files-without-sftp.ts";
 import { runtimeEvent } from "../../providers/docker/events.ts";
 import { groupUsage } from "../../src/host/cgroup-usage.ts";
 import { decodeDeviceCheckpoint, encodeDeviceCheckpoint } from "../../src/devices/checkpoint.ts";
@@ -94,6 +95,12 @@ export const textTargets: readonly Target[] = [
     JSON.stringify(cgroup),
   ),
   text("file information", parseStat, "81a4 0 0 12 345 2026-01-02 03:04:05.000000000 +0000\n"),
+  text(
+    "file opened by a shell",
+    (output) => parseDescription("/f", Buffer.from(output)),
+    "42:345 81a4 0 0 12 345 2026-01-02 03:04:05.000000000 +0000\n/f\n.\n",
+  ),
+  text("file system, by stat", (output) => parseFileSystem("/f", Buffer.from(output)), "4096 1000 500 400 64 32\n"),
   text("directory", (names) => parseEntries("/d", Buffer.from(names)), "fname\0dbelow\0llink\0"),
   text(
     "known hosts",

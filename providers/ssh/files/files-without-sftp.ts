@@ -81,8 +81,8 @@ function shellFile({ read, stat }: ShellFileOptions): HostFile {
   };
 }
 
-/** Parses the output of gl_describe. @throws unknown for anything else. */
-function parseDescription(path: string, output: Buffer) {
+/** Parses the output of gl_describe: device and inode, the file's information, and its path. @throws unknown for anything else. */
+export function parseDescription(path: string, output: Buffer) {
   const end = output.indexOf("\n");
   const [, identity, info = ""] =
     /^(\d+:\d+) (.*)$/.exec(output.subarray(0, Math.max(0, end)).toString("latin1")) ?? [];
