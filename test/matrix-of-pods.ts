@@ -19,7 +19,7 @@ export const ofPods: Readonly<Record<string, Runs>> = {
     more: ["cri"],
     why: "has no cluster: a Debian with firewalld, made once per machine in a minute or two, lets pods to the relay's ports",
     fits: ["cri"],
-    seconds: 15,
+    seconds: 5,
   },
   "start-cut-off": {
     on: [],
