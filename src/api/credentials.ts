@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
-import { isDeepStrictEqual } from "node:util";
 import { readFileSync, statSync } from "node:fs";
 import type { RequestOptions } from "node:https";
+import { isDeepStrictEqual } from "node:util";
 import { ExecAuth } from "@kubernetes/client-node/dist/exec_auth.js";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
