@@ -122,28 +122,33 @@ interface RuntimePaths {
   readonly images: string | undefined;
   readonly layers: string | undefined;
   readonly disks: DiskLayout;
+  /** True if the runtime does not know yet where its layers are, and so may name another file system later. */
+  readonly isProvisional: boolean;
 }
 
-/** Determines the file systems with the runtime's images and layers, once, as soon as the runtime responds. */
+/** Determines the file systems with the runtime's images and layers: once, as soon as the runtime responds and knows where its
+ *  layers are. */
 function createRuntimePaths(
   { host, images: runtime, rootDir }: ObserverDeps,
   reading: <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => ResourceReader<T>,
 ) {
   let known: RuntimePaths | undefined;
   const ask = reading("file systems of the runtime", async (signal) => {
-    const info = await runtime.imageFsInfo(signal);
-    const images = info.imageFilesystems[0]?.fsId?.mountpoint || undefined;
-    const layers = info.containerFilesystems[0]?.fsId?.mountpoint || images;
+    const { imageFilesystems, containerFilesystems } = await runtime.imageFsInfo(signal);
+    const [ofContainers] = containerFilesystems;
+    const images = imageFilesystems[0]?.fsId?.mountpoint || undefined;
+    const layers = ofContainers?.fsId?.mountpoint || images;
     const deviceOf = async (path: string | undefined) =>
       path === undefined ? undefined : fileSystemDevice(host, path, signal);
     const [node, ofImages, ofLayers] = await Promise.all([rootDir, images, layers].map(deviceOf));
     const dedicatedImageFs = ofImages !== undefined && ofImages !== node;
-    return { images, layers, disks: { dedicatedImageFs, splitContainerFs: dedicatedImageFs && ofLayers !== ofImages } };
+    const disks = { dedicatedImageFs, splitContainerFs: dedicatedImageFs && ofLayers !== ofImages };
+    return { images, layers, disks, isProvisional: ofContainers !== undefined && !ofContainers.fsId?.mountpoint };
   });
   return {
     known: () => known,
     async find(signal: AbortSignal): Promise<void> {
-      known ??= await ask.now(signal);
+      if (known === undefined || known.isProvisional) known = (await ask.now(signal)) ?? known;
     },
   };
 }

@@ -13,30 +13,43 @@ const snapshotterType = "io.containerd.snapshotter.v1";
 /** Maximum size of a container's mount table: it has a line for each mount, which for an overlay lists all layers. */
 const maxTableBytes = 1024 * 1024;
 
+/** The directory on the target in which an engine keeps images and writable layers. */
+export interface LayersDirectory {
+  readonly path: string;
+  /** True until a sandbox shows where the directory is: it may then be another. */
+  readonly isProvisional: boolean;
+}
+
 /** Finds the directory on the target in which an engine keeps images and writable layers: its data directory, or containerd's if
  *  it uses containerd's image store. The engine does not report containerd's directory, so it is read once from the root mount of
  *  a running sandbox. Until there is a sandbox whose mount table can be read, the result is the engine's data directory. */
-export function createLayersDirectory(parts: Parts): (signal: AbortSignal) => Promise<string> {
+export function createLayersDirectory(parts: Parts): (signal: AbortSignal) => Promise<LayersDirectory> {
   let found: { readonly engine: string; readonly directory: string } | undefined;
   let unreadable: string | undefined;
   return async (signal) => {
     const { ID, DockerRootDir, DriverStatus } = await engineInfo(parts, signal);
-    if (!(DriverStatus ?? []).some(([, value]) => value === snapshotterType)) return DockerRootDir;
-    if (found?.engine === ID) return found.directory;
+    if (!(DriverStatus ?? []).some(([, value]) => value === snapshotterType)) return known(DockerRootDir);
+    if (found?.engine === ID) return known(found.directory);
     const sandboxes = await listOwn(parts, sandboxType, {}, signal);
     const running = sandboxes.find(({ State }) => State === "running")?.Id;
-    if (running === undefined || running === unreadable) return DockerRootDir;
+    if (running === undefined) return { path: DockerRootDir, isProvisional: true };
+    if (running === unreadable) return known(DockerRootDir);
     try {
       const directory = await snapshotterRoot(parts, running, signal);
       if (directory === undefined) unreadable = running;
       else found = { engine: ID, directory };
-      return directory ?? DockerRootDir;
+      return known(directory ?? DockerRootDir);
     } catch (error) {
       throwIfAborted(signal);
-      if (hasCode(error, "permission_denied")) unreadable = running;
-      return DockerRootDir;
+      const isDenied = hasCode(error, "permission_denied");
+      if (isDenied) unreadable = running;
+      return { path: DockerRootDir, isProvisional: !isDenied };
     }
   };
+}
+
+function known(path: string): LayersDirectory {
+  return { path, isProvisional: false };
 }
 
 async function snapshotterRoot(parts: Parts, sandbox: string, signal: AbortSignal): Promise<string | undefined> {

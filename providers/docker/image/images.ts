@@ -61,15 +61,15 @@ function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<Ima
   });
   const layersDirectory = createLayersDirectory(parts);
   return async (signal) => {
-    const [mountpoint, used] = await Promise.all([layersDirectory(signal), usage(signal)]);
-    const fsId = { mountpoint };
+    const [{ path, isProvisional }, used] = await Promise.all([layersDirectory(signal), usage(signal)]);
+    const fsId = { mountpoint: path };
     const bytes = used?.value.LayersSize;
     const images = FilesystemUsage.fromPartial({
       timestamp: BigInt(used?.at ?? clock.now()) * 1_000_000n,
       fsId,
       ...(bytes !== undefined && { usedBytes: { value: BigInt(bytes) } }),
     });
-    const containers = FilesystemUsage.fromPartial({ timestamp: images.timestamp, fsId });
+    const containers = FilesystemUsage.fromPartial({ timestamp: images.timestamp, ...(!isProvisional && { fsId }) });
     return ImageFsInfoResponse.fromPartial({ imageFilesystems: [images], containerFilesystems: [containers] });
   };
 }

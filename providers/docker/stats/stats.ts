@@ -175,8 +175,8 @@ function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Prom
   const { clock, log } = parts;
   const layersDirectory = createLayersDirectory(parts);
   const read = async (signal: AbortSignal): Promise<Layers> => {
-    const [mountpoint, sizes] = await Promise.all([layersDirectory(signal), readLayerSizes(parts, signal)]);
-    return { mountpoint, sizes };
+    const [{ path }, sizes] = await Promise.all([layersDirectory(signal), readLayerSizes(parts, signal)]);
+    return { mountpoint: path, sizes };
   };
   const layers = createSlowMeasurement({ what: "container sizes", read, clock, log });
   return async (signal) => {

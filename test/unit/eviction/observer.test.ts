@@ -11,6 +11,8 @@ async function target(cgroupVersion: 1 | 2 = 2) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   const world = { devices: { "/root": "/dev/a", "/images": "/dev/b" } as Record<string, string>, runtimeAway: false };
+  /** Where the runtime says that its images and layers are. */
+  const told = { images: "/images", layers: "/images" as string | undefined, asked: 0 };
   const lines: string[] = [];
   host.files.put("/proc/meminfo", { data: "MemTotal: 1000 kB\nMemFree: 900 kB\nInactive(file): 0 kB\n" });
   host.files.put("/proc/loadavg", { data: "0.00 0.01 0.05 3/245 12345\n" });
@@ -25,8 +27,10 @@ async function target(cgroupVersion: 1 | 2 = 2) {
     images: {
       async imageFsInfo() {
         if (world.runtimeAway) throw new Error("the runtime is away");
-        const images = { fsId: { mountpoint: "/images" } };
-        return ImageFsInfoResponse.fromPartial({ imageFilesystems: [images], containerFilesystems: [images] });
+        told.asked += 1;
+        const images = { fsId: { mountpoint: told.images } };
+        const layers = told.layers === undefined ? {} : { fsId: { mountpoint: told.layers } };
+        return ImageFsInfoResponse.fromPartial({ imageFilesystems: [images], containerFilesystems: [layers] });
       },
     },
     rootDir: "/root",
@@ -36,7 +40,7 @@ async function target(cgroupVersion: 1 | 2 = 2) {
     clock,
     log: createLogger(0, { write: (line: string) => void lines.push(line) }),
   });
-  return { clock, host, world, lines, observe: () => observe(never) };
+  return { clock, host, world, told, lines, observe: () => observe(never) };
 }
 
 test("observes every signal, except allocatable memory of a cgroup without a limit", async () => {
@@ -80,6 +84,16 @@ test("if the runtime is unreachable, omits only its file systems, logs that once
   assert.deepEqual([disks, problem, lines.length], [undefined, undefined, 1]);
   world.runtimeAway = false;
   assert.ok((await observe()).observations.has("imagefs.available"));
+});
+
+test("asks the runtime for its file systems until it knows where its layers are, and then no more", async () => {
+  const { told, observe } = await target();
+  Object.assign(told, { images: "/root", layers: undefined });
+  assert.equal((await observe()).disks?.dedicatedImageFs, false);
+  Object.assign(told, { images: "/images", layers: "/images" });
+  assert.equal((await observe()).disks?.dedicatedImageFs, true);
+  await observe();
+  assert.equal(told.asked, 2);
 });
 
 test("a hanging file system blocks only until its timeout, and is not queried again while it hangs", async () => {

@@ -158,7 +158,10 @@ test("with containerd's image store, the image filesystem is containerd's direct
   const { fs } = engine.parts.host;
   const mountpoint = async () => (await images.imageFsInfo(signal)).imageFilesystems[0]?.fsId?.mountpoint;
   const images = dockerImages(engine.parts);
+  const layersAt = async () =>
+    (await images.imageFsInfo(signal)).containerFilesystems.map(({ fsId }) => fsId?.mountpoint);
   assert.equal(await mountpoint(), "/data/docker");
+  assert.deepEqual(await layersAt(), [undefined], "nothing shows yet where layers are");
   sandboxes = [sandbox];
   const refusing = () => Promise.reject(new CodedError("permission_denied", "mountinfo"));
   const refused = dockerImages({ ...engine.parts, host: { ...engine.parts.host, fs: { ...fs, readFile: refusing } } });
@@ -181,6 +184,7 @@ test("with containerd's image store, the image filesystem is containerd's direct
   assert.equal(await mountpoint(), "/var/lib/containerd");
   sandboxes = [];
   assert.equal(await mountpoint(), "/var/lib/containerd", "it is remembered");
+  assert.deepEqual(await layersAt(), ["/var/lib/containerd"]);
 });
 
 test("ignores digests that containerd's image store lists among an image's tags", () => {
