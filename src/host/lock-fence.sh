@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2154
 # Several processes may be told to serve this machine one after the other, each with a later epoch than the one before. This lets only the
 # latest do so. The caller sets $fence (a directory), $object (what is served), $epoch (this process's), $lock (the file that descriptor 8 has
-# locked), $compares (yes if the shell can compare files) and $timeout (seconds without a heartbeat after which the locks are released). It needs the functions of serving-process.sh.
+# locked), $compares (yes if the shell can compare files) and $timeout (seconds without a heartbeat after which the locks are released). It
+# needs the functions of serving-process.sh.
 
 # Prints the epoch that a file records for the object; 0 if it records none.
 recorded_epoch() {
