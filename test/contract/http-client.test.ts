@@ -132,6 +132,8 @@ function comparable({ is, output, fallback }: Said, requests: readonly string[])
   const text = output
     .replace(/(read|write) tcp \S+?->/, "$1 tcp …->")
     .replace(/http2: server sent GOAWAY and closed the connection.*/, "unexpected EOF")
+    // What Go says of a connection that ends before the request was written, if it sees the end first.
+    .replace(/http: server closed idle connection$/, "EOF")
     .replace(/(lookup \S+) on \S+:53/, "$1")
     .replaceAll(/\ufffd+/g, "\ufffd")
     .replace(
