@@ -1,5 +1,6 @@
 import * as fsp from "node:fs/promises";
 import { constants, lstatSync, type Stats, closeSync, openSync, readSync } from "node:fs";
+import { fileSystemInfo } from "../../src/host/statfs.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import {
   type DirectoryEntry,
@@ -53,13 +54,14 @@ export function localFs(run: RunLocally): HostFs {
     fileSystemInfo: (path) =>
       withCodedErrors(path, async () => {
         const { bsize, blocks, bavail, bfree, files, ffree } = await fsp.statfs(path);
-        return {
-          capacityBytes: bsize * blocks,
-          availableBytes: bsize * bavail,
-          usedBytes: bsize * (blocks - bfree),
+        return fileSystemInfo({
+          blockSize: bsize,
+          blocks,
+          free: bfree,
+          available: bavail,
           inodes: files,
           inodesFree: ffree,
-        };
+        });
       }),
     async apply(changes, signal) {
       for (const change of changes) {

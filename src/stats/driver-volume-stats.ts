@@ -4,6 +4,7 @@ import {
   type NodeGetVolumeStatsResponse,
   VolumeUsage_Unit as Unit,
 } from "../gen/csi.ts";
+import { parseStatfs, statfsFormat } from "../host/statfs.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { PersistentVolumeFacts, CsiDrivers } from "../pipeline.ts";
@@ -92,19 +93,10 @@ export function createDriverVolumeStats({
 /** Usage of a file system, read with a command, which can be killed if the server does not answer.
  *  @throws deadline_exceeded. */
 async function statfsByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
-  const argv = command("stat", ["-f", ["-c", "%S %b %f %a %c %d"]], [path]);
+  const argv = command("stat", ["-f", ["-c", statfsFormat]], [path]);
   const { code, stdout } = await run(argv, { timeoutMs: commandTimeoutMs });
-  const [size = 0, blocks = 0, free = 0, available = 0, inodes = 0, inodesFree = 0] = stdout
-    .trim()
-    .split(" ")
-    .map(Number);
-  if (code !== 0) return undefined;
-  const bytes = {
-    capacityBytes: size * blocks,
-    availableBytes: size * available,
-    usedBytes: size * (blocks - free),
-  };
-  return totalUse({ ...bytes, inodes, inodesFree }, at);
+  const info = code === 0 ? parseStatfs(stdout) : undefined;
+  return info && totalUse(info, at);
 }
 
 /** Size of a block device only: its content is up to its user. @throws deadline_exceeded. */

@@ -1,3 +1,4 @@
+import { parseStatfs, statfsFormat } from "../../../src/host/statfs.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { programText } from "../../../src/lib/program-text.ts";
 import type { FileInfo, FileSystemInfo, HostFile } from "../../../src/seams/host.ts";
@@ -44,7 +45,7 @@ export function shellFiles(ask: Ask): OpenFiles {
     readlink: async (path, stop) => textOf(await call(path, `gl_readlink ${quote(path)}`, stop)),
     realpath: async (path, stop) => textOf(await call(path, `gl_realpath ${quote(path)}`, stop)),
     fileSystemInfo: async (path, stop) =>
-      parseFileSystem(path, await call(path, `stat -f -c '%S %b %f %a %c %d' -- ${quote(path)}`, stop)),
+      parseFileSystem(path, await call(path, `stat -f -c ${quote(statfsFormat)} -- ${quote(path)}`, stop)),
   };
 }
 
@@ -97,16 +98,9 @@ function textOf(output: Buffer): string {
 
 /** Parses the numbers of `stat -f`. @throws unknown for anything else. */
 export function parseFileSystem(path: string, output: Buffer): FileSystemInfo {
-  const words = output.toString("latin1").trim().split(" ").map(Number);
-  const [blockSize = Number.NaN, blocks = 0, free = 0, available = 0, inodes = 0, inodesFree = 0] = words;
-  if (words.length !== 6 || words.some((word) => !Number.isFinite(word))) throw unexpected(path, output);
-  return {
-    capacityBytes: blocks * blockSize,
-    availableBytes: available * blockSize,
-    usedBytes: (blocks - free) * blockSize,
-    inodes,
-    inodesFree,
-  };
+  const info = parseStatfs(output.toString("latin1"));
+  if (!info) throw unexpected(path, output);
+  return info;
 }
 
 function unexpected(path: string, output: Buffer): CodedError {

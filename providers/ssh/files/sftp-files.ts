@@ -1,3 +1,4 @@
+import { fileSystemInfo } from "../../../src/host/statfs.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { FileSystemInfo } from "../../../src/seams/host.ts";
 import type { OpenFiles } from "./files-without-sftp.ts";
@@ -42,12 +43,12 @@ function parseStatvfs(reply: Reply | undefined, path: string): FileSystemInfo {
   if (!reply) throw new CodedError("unknown", `${path}: no reply`);
   const body = expectReply(reply, sftp.extendedReply, path);
   const word = (index: number) => Number(body.readBigUInt64BE(index * 8));
-  const fragment = word(1);
-  return {
-    capacityBytes: word(2) * fragment,
-    availableBytes: word(4) * fragment,
-    usedBytes: (word(2) - word(3)) * fragment,
+  return fileSystemInfo({
+    blockSize: word(1),
+    blocks: word(2),
+    free: word(3),
+    available: word(4),
     inodes: word(5),
     inodesFree: word(6),
-  };
+  });
 }
