@@ -131,11 +131,7 @@ export function isOtherNode(fleet: Pick<FleetConfig, "release">, object: Grafted
 }
 
 /** Refuses an object with the name of a Node that is not its own. @throws RefusedObject. */
-export function refuseOtherNode(
-  fleet: Pick<FleetConfig, "release">,
-  object: GraftedNode,
-  node: Node | undefined,
-): void {
+function refuseOtherNode(fleet: Pick<FleetConfig, "release">, object: GraftedNode, node: Node | undefined): void {
   if (!isOtherNode(fleet, object, node)) return;
   const shown = node?.spec?.providerID || "none";
   throw new RefusedObject(

@@ -119,9 +119,8 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
   const taken = new Map<string, number>();
   const placed = placedObject(membership);
   const isClaimed = (object: T) => claims?.concerns(object) ?? false;
-  const mayTake = mayServe(deps, self.uid);
   const start = (object: T, signal: AbortSignal, onTaken = () => {}) => {
-    if (!mayTake(object)) return;
+    if (!mayServe(deps, self.uid, object)) return;
     const { name, uid } = object.metadata;
     const epoch = (object.status?.owner?.epoch ?? 0) + 1;
     if ((taken.get(uid) ?? 0) >= epoch) return;
@@ -194,7 +193,7 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
     !handOvers.has(object.metadata.name) &&
     handedOver.get(object.metadata.uid) !== object.status?.owner?.epoch;
   const hasOthers = (object: T) =>
-    membership.accepting().some((uid) => uid !== self.uid && mayServe(deps, uid)(object));
+    membership.accepting().some((uid) => uid !== self.uid && mayServe(deps, uid, object));
   const untilServedAgain = async (uid: string, signal: AbortSignal) => {
     const limit = clock.monotonic() + servedAgainMs;
     const isWaiting = () => {
@@ -223,7 +222,7 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       if (atOnce <= 0) return;
       const balanced = all.filter((object) => !claims?.concerns(object) && !reachClaims?.keeps(object));
       const misplaced = balanced.filter(
-        (object) => isOwn(object) && !mayServe(deps, self.uid)(object) && hasOthers(object),
+        (object) => isOwn(object) && !mayServe(deps, self.uid, object) && hasOthers(object),
       );
       const surplus = groupsOf(deps, balanced).flatMap((group) =>
         surplusOf(group.objects.map(placedObject(membership)), group.replicas, self.uid),
@@ -240,9 +239,13 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
   };
 }
 
-/** Says which objects a replica may serve. */
-function mayServe<T extends OwnedObject>({ membership, needsPod }: OwnershipDeps<T>, uid: string) {
-  return (object: T): boolean => !membership.isOutside(uid) || !needsPod?.(object);
+/** True if the replica with this UID may serve the object. */
+export function mayServe<T extends OwnedObject>(
+  { membership, needsPod }: Pick<OwnershipDeps<T>, "needsPod"> & { readonly membership: Pick<Membership, "isOutside"> },
+  uid: string,
+  object: T,
+): boolean {
+  return !membership.isOutside(uid) || !needsPod?.(object);
 }
 
 /** Groups objects by the replicas that accept them. Each group is placed by itself, so that all replicas of a group have the same choice. */

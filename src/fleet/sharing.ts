@@ -2,7 +2,7 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { type GraftedNode, graftedNodePath } from "./grafted-node.ts";
 import { createMembership, type MembershipDeps } from "./membership.ts";
-import { createOwnership, type OwnedObject, type OwnershipDeps } from "./ownership.ts";
+import { createOwnership, mayServe, type OwnedObject, type OwnershipDeps } from "./ownership.ts";
 import { type GraftedNodePool, poolPath } from "./pool.ts";
 import { createReachClaims, type ReachClaimsDeps } from "./reach-claims.ts";
 
@@ -45,7 +45,7 @@ export function createSharing({ nodes, pools, onReplicasChange, ...deps }: Shari
     objects: () => nodes.objects().filter((object) => !nodes.claims?.concerns(object)),
     accepting: (object) =>
       membership.mayTake()
-        ? membership.accepting().filter((uid) => !membership.isOutside(uid) || !nodes.needsPod?.(object))
+        ? membership.accepting().filter((uid) => mayServe({ ...nodes, membership }, uid, object))
         : [],
     reach: deps.reach,
     onDue: () => ofNodes.check(),
