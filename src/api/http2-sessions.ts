@@ -20,8 +20,8 @@ const maxRefusals = 3;
 const pingIntervalMs = 10_000;
 const pingTimeoutMs = 10_000;
 
-/** @param deps.http1 used if the server or a proxy does not support HTTP/2; its connections are renewed when an HTTP/2 connection turns
- *  out to be dead. */
+/** Creates the connections of one client. @param deps.http1 used if the server or a proxy does not support HTTP/2; its connections are
+ *  renewed when an HTTP/2 connection turns out to be dead. */
 export function createHttp2Sessions(deps: { readonly clock: Clock; readonly http1: Requests }) {
   const { clock, http1 } = deps;
   const onPingTimeout = () => http1.renew();

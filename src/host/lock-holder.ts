@@ -25,15 +25,15 @@ export interface HolderExit {
 }
 
 /** Lines of a shell script that print a line once the lock is held, echo each heartbeat, and run as long as standard input is
- *  open. @param timeoutSeconds heartbeat timeout; none if absent. @param condition a command that is run
- *  after each heartbeat, and must succeed. */
+ *  open. @param timeoutSeconds heartbeat timeout; none if absent. @param condition a command that is run after each heartbeat, and must
+ *  succeed. */
 export function holderScriptLines(timeoutSeconds?: number, condition = "true"): readonly string[] {
   const loop = timeoutSeconds === undefined ? [] : [heartbeatLoop(timeoutSeconds, condition)];
   return ["echo held", ...loop, "exec cat"];
 }
 
-/** Ends the holder when a heartbeat is missed, at the end of its standard input, or when the condition fails. Its child processes do not inherit the
- *  descriptors that may be locked, since they outlive the holder if it is killed. */
+/** Ends the holder when a heartbeat is missed, at the end of its standard input, or when the condition fails. Its child processes do not
+ *  inherit the descriptors that may be locked, since they outlive the holder if it is killed. */
 function heartbeatLoop(timeoutSeconds: number, condition: string): string {
   return `if command -v timeout >/dev/null; then
   while [ "$(timeout ${timeoutSeconds} dd bs=1 count=1 2>/dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-)" = . ] && ${condition}; do printf .; done

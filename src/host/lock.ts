@@ -54,8 +54,8 @@ const superseded = 91;
 /** The shell's exit code for a missing program. */
 const commandNotFound = 127;
 
-/** Sets $compares to `yes` in the shell if it can tell whether the first path, its first argument, is the file that it has locked. POSIX does not
- *  have this comparison, but dash, busybox, bash, ksh and zsh do. */
+/** Sets $compares to `yes` in the shell if it can tell whether the first path, its first argument, is the file that it has locked. POSIX
+ *  does not have this comparison, but dash, busybox, bash, ksh and zsh do. */
 const compares = 'compares=; [ "$1" -ef /proc/$$/fd/8 ] 2>/dev/null && compares=yes';
 /** Fails in the shell once that file was removed: another process can lock the one that takes its place. */
 const isInPlace = '{ [ "$compares" != yes ] || [ "$1" -ef /proc/$$/fd/8 ]; }';

@@ -61,7 +61,7 @@ export const aroundNodes: readonly Fault[] = [
     breaks:
       "An object of another release takes a machine, and removes its pods, after nobody has locked it for a minute.",
     assertion:
-      '"refuses a root directory of an object in another namespace, also while nobody uses it, until the user gives it away": Missing expected rejection',
+      '"refuses a root directory of an object in another namespace, even while nobody uses it, until the user gives it away": Missing expected rejection',
     foundBy: [unit("process/claim", "refuses a root directory of an object in another namespace")],
   },
   {

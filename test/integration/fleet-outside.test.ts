@@ -30,6 +30,7 @@ describe("machines shared by a Pod and a graftlet outside the cluster", { timeou
       { timeoutMs, explain },
     );
   const ofSite = ({ replica }: Owned) => replica === site.replica;
+  const untilPodHasAll = () => untilOwned("the Pod to have all machines", (owned) => !owned.some(ofSite));
   const untilShared = () =>
     untilOwned("each replica to have a machine", (owned) => owned.filter(ofSite).length === 1, 90_000);
   /** Reads the log of each machine's pod, and runs a command there. */
@@ -161,7 +162,7 @@ describe("machines shared by a Pod and a graftlet outside the cluster", { timeou
     using watch = watchReady(lab, machines);
     const began = performance.now();
     signalProcess(process, "SIGKILL");
-    await untilOwned("the Pod to have all machines", (owned) => !owned.some(ofSite));
+    await untilPodHasAll();
     await reachAll();
     console.log(`all machines were served again after ${((performance.now() - began) / 1_000).toFixed(1)} s`);
     process = await site.start();
@@ -171,7 +172,7 @@ describe("machines shared by a Pod and a graftlet outside the cluster", { timeou
     assert.deepEqual(await shared.containers(), running);
   });
 
-  test("it hands its machines over and ends when the release's settings change, and has a share again once it is started again", async () => {
+  test("a graftlet outside the cluster hands its machines over and ends when the release's settings change, and has a share again once it is started again", async () => {
     const running = await shared.containers();
     using watch = watchReady(lab, machines);
     const more = ["--reuse-values", "--set=fleet.nodeNames={edge-*,site-*}", "--wait", "--timeout=120s"];
@@ -179,13 +180,13 @@ describe("machines shared by a Pod and a graftlet outside the cluster", { timeou
     const isChanged = () => site.log().includes("the release's configuration has changed");
     await waitFor("the change to be seen", async () => isChanged(), { timeoutMs: 60_000, explain });
     await waitFor("the process to end", async () => !isAlive(process), { timeoutMs: 60_000, explain });
-    await untilOwned("the Pod to have all machines", (owned) => !owned.some(ofSite));
+    await untilPodHasAll();
     await reachAll();
     process = await site.start();
     await untilShared();
     signalProcess(process, "SIGTERM");
     await waitFor("the process to end", async () => !isAlive(process), { timeoutMs: 60_000, explain });
-    await untilOwned("the Pod to have all machines", (owned) => !owned.some(ofSite));
+    await untilPodHasAll();
     assert.deepEqual(await watch.notReady(), []);
     assert.deepEqual(await shared.containers(), running);
   });

@@ -294,7 +294,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     );
   });
 
-  test("an object of another release does not get a machine whose root directory or Node is this one's, also while nobody serves it", async () => {
+  test("an object of another release does not get a machine whose root directory or Node is this one's, even while nobody serves it", async () => {
     const running = await shared.containers();
     const before = await shared.untilShared(() => true);
     const [served, named] = ["edge-1", "edge-2"];

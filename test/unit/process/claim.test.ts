@@ -234,7 +234,7 @@ function claimantOf(clock: Clock, { namespace = "a", name = "n1", uid = "1", tak
   };
 }
 
-test("refuses a root directory of an object in another namespace, also while nobody uses it, until the user gives it away", async () => {
+test("refuses a root directory of an object in another namespace, even while nobody uses it, until the user gives it away", async () => {
   const { clock, host, deps } = machine();
   const record = () => JSON.parse(host.files.text("/var/lib/kubelet/graftlet/node.json")) as { object?: unknown };
   await using first = await claimTarget({ ...deps(), claimant: claimantOf(clock) }, node, never);
