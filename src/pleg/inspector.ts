@@ -37,6 +37,12 @@ export interface InspectorDeps extends ObserveDeps {
   readonly measures: PlegMeasures;
 }
 
+/** What the PLEG does when an inspection has failed. */
+export interface InspectionRetry {
+  /** Called when an inspection has failed, or takes longer than a relist waits: the next relist repeats it. */
+  readonly onFailedInspection: () => void;
+}
+
 /** Inspects pods in the runtime, updates the pod cache, and wakes the workers of pods that changed. */
 export type PlegInspector = ReturnType<typeof createInspector>;
 
@@ -49,9 +55,9 @@ const inspectTimeoutMs = 5_000;
 const scheduledInspectDelayMs = 1_000;
 
 /** Creates the pod inspector. @param stop aborts running inspections. */
-export function createInspector(options: InspectorDeps, stop: AbortSignal) {
+export function createInspector(options: InspectorDeps & InspectionRetry, stop: AbortSignal) {
   const { clock, log, podCache, signals } = options;
-  const deps: InspectorDeps = { ...options, known: podCache.get };
+  const deps: InspectorDeps & InspectionRetry = { ...options, known: podCache.get };
   const podOfId = new Map<string, string>();
   const failures = createFailures(deps);
   const expectedExits = new Set<string>();
@@ -156,13 +162,17 @@ function mayDiffer(listing: PodListing, known: RuntimePod | undefined, lastFaile
 }
 
 /** Tracks pods whose last inspection failed, or takes longer than a relist waits. */
-function createFailures({ clock, log }: InspectorDeps) {
+function createFailures({ clock, log, onFailedInspection }: InspectorDeps & InspectionRetry) {
   const failed = new Set<string>();
   const running = new Set<string>();
+  const markFailed = (uid: string) => {
+    failed.add(uid);
+    onFailedInspection();
+  };
   return {
     has: (uid: string) => failed.has(uid),
     isRunning: (uid: string) => running.has(uid),
-    markFailed: (uid: string) => void failed.add(uid),
+    markFailed,
     clear: (uid: string) => void failed.delete(uid),
     keepOnly(listed: ReadonlyMap<string, PodListing>) {
       for (const uid of failed) if (!listed.has(uid)) failed.delete(uid);
@@ -172,7 +182,7 @@ function createFailures({ clock, log }: InspectorDeps) {
       const { promise, resolve } = Promise.withResolvers<void>();
       const timer = clock.after(inspectTimeoutMs, () => {
         log.warn({ uid }, "pod inspection is slow; continuing the relist without it");
-        failed.add(uid);
+        markFailed(uid);
         running.add(uid);
         resolve();
       });

@@ -49,8 +49,9 @@ interface RelistState {
  *  missed events. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3386-kubelet-evented-pleg */
 export function createPleg(deps: PlegDeps) {
   const stop = new AbortController();
-  const inspector = createInspector(deps, stop.signal);
   const relistState: RelistState = { listening: false, down: false, due: Promise.withResolvers<void>() };
+  const onFailedInspection = createRelistRequest(deps.clock, relistState);
+  const inspector = createInspector({ ...deps, onFailedInspection }, stop.signal);
   const first = Promise.withResolvers<void>();
   let lastRelist = deps.clock.monotonic();
   let listed = false;
@@ -120,6 +121,20 @@ async function relistForever(
     const pauseMs = state.down ? failedRelistDelayMs : state.listening ? relistWithEventsMs : relistMs;
     await pauseUntilDue(clock, state, pauseMs, signal);
   }
+}
+
+/** Creates a function that requests a relist a kubelet's period later, one for all requests until then: no event may announce the pod
+ *  again, and an orphan whose inspection has failed is unknown until a relist finds it. */
+function createRelistRequest(clock: Clock, state: RelistState): () => void {
+  let requested = false;
+  return () => {
+    if (requested) return;
+    requested = true;
+    clock.after(relistMs, () => {
+      requested = false;
+      state.due.resolve();
+    });
+  };
 }
 
 /** Pauses until the next relist is due; while the runtime is down, triggers are ignored. */

@@ -114,6 +114,20 @@ for (const events of [false, true]) {
       assert.deepEqual(wakes, []);
     });
 
+    it("inspects a pod again after a second when an inspection has failed, whether the pod is new or has exited", async (t) => {
+      const { clock, runtime, seen } = rig(t, events);
+      const id = await startPod(runtime, "u1");
+      runtime.failNext("containerStatus", new Error("shim disconnected"), 2);
+      await clock.advance(0);
+      assert.equal(seen.get("u1"), undefined);
+      await clock.advance(3_500);
+      assert.equal(seen.get("u1")?.containers[0]?.state, ContainerState.CONTAINER_RUNNING);
+      runtime.failNext("podSandboxStatus", new Error("shim disconnected"), 2);
+      runtime.exitContainer(id, 4);
+      await clock.advance(3_500);
+      assert.equal(seen.get("u1")?.containers[0]?.exitCode, 4);
+    });
+
     it("inspects at most twenty pods concurrently", async (t) => {
       const { clock, runtime, seen } = rig(t, events);
       await clock.advance(1_500);
