@@ -115,10 +115,13 @@ function leftOver({ pods, sandboxes, containers, traces, brokenLinks }: Sight): 
   return [
     ...sandboxes
       .filter((sandbox) => !known.has(uidOf(sandbox)))
-      .map(({ id, labels }) => `sandbox ${id} of ${labels[podNameLabel]} is left over`),
+      .map(
+        ({ id, labels, ready }) =>
+          `sandbox ${id} of ${labels[podNameLabel]} is left over, ${ready ? "ready" : "not ready"}`,
+      ),
     ...containers
       .filter((container) => !known.has(uidOf(container)))
-      .map(({ id, labels }) => `container ${id} of ${labels[podNameLabel]} is left over`),
+      .map(({ id, labels, state }) => `container ${id} of ${labels[podNameLabel]} is left over, ${state}`),
     ...containers
       .filter(({ state }) => state === "created")
       .map((container) => `container ${container.id} (${nameOf(container)}) was made and never started`),

@@ -85,7 +85,7 @@ describe(`graftlet killed ${kills} times at random while pods start, crash and t
   };
   const cutOffsOfTask = (name: string, pod: Pod, exitsWith: number): number => {
     const { reason, exitCode, message = "" } = statusOf(pod)?.state?.terminated ?? {};
-    const cutOff = reason === "StartError" && message.endsWith("the container may have run");
+    const cutOff = reason === "StartError" && message.endsWith("the container, which may have run");
     const starts = startsOf(name);
     assert.ok(starts <= 1 && (cutOff || starts === 1), `task ${name} ran ${starts} times, ${reason}: ${message}`);
     assert.equal(exitCode, cutOff ? 128 : exitsWith, name);
