@@ -18,6 +18,7 @@ import { ensureImages } from "../runtime/images/ensure-images.ts";
 import { verificationBy } from "../runtime/images/verification-policy.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { type PodSettings, type Preparer, createPreparer } from "../runtime/configure-container.ts";
+import { createSandboxPacing } from "../runtime/sandbox-pacing.ts";
 import { createUserNamespaces } from "../runtime/user-namespace.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
@@ -93,6 +94,7 @@ export function createNodePodRuntime(
     actuatedResources: allocation.allocations,
     groups: cgroups.hostResources.groups,
     managers,
+    paceSandbox: createSandboxPacing({ clock, cpus: observed.agent.facts.cpus }),
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({ clock, targetClock, events, maxMs }),
     findPresentImage: puller.findPresent,

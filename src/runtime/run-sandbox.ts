@@ -11,6 +11,7 @@ import type { AllocatedPod } from "../roles.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import type { PodServiceTunnel, RuntimeClasses } from "./ports.ts";
+import type { SandboxPacing } from "./sandbox-pacing.ts";
 import type { ReadySandbox, StartMeasures } from "./start-container.ts";
 
 export interface SandboxDeps {
@@ -24,6 +25,8 @@ export interface SandboxDeps {
   /** The service tunnel, opened for a new sandbox's addresses; absent without one. */
   readonly tunnel: PodServiceTunnel | undefined;
   readonly measures: StartMeasures;
+  /** Delays the creation of a sandbox while the target is busy with others. */
+  readonly paceSandbox: SandboxPacing;
   readonly uninterrupted: AbortSignal;
 }
 
@@ -86,7 +89,7 @@ export async function runSandbox(
 }
 
 async function createSandbox(
-  { runtime, runtimeClasses, uninterrupted }: SandboxDeps,
+  { runtime, runtimeClasses, paceSandbox, uninterrupted }: SandboxDeps,
   pod: AllocatedPod,
   preparing: PodSandboxConfig | Promise<PodSandboxConfig>,
   signal: AbortSignal,
@@ -96,7 +99,7 @@ async function createSandbox(
   // The empty name selects the runtime's default handler.
   const runtimeHandler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
   const request = RunPodSandboxRequest.fromPartial({ config, runtimeHandler });
-  const { podSandboxId: id } = await runtime.runPodSandbox(request, uninterrupted);
+  const { podSandboxId: id } = await paceSandbox(() => runtime.runPodSandbox(request, uninterrupted), signal);
   return { id, config };
 }
 

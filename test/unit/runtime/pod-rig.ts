@@ -38,6 +38,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     resizes: unmeasured.resizes,
     events,
     log: silentLog(),
+    paceSandbox: (create) => create(),
     uninterrupted: never,
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
     withStableFiles: (_uid, work) => work(),

@@ -314,6 +314,10 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
       podStarting: () => void measured.push("starting"),
       podFailed: () => void measured.push("failed"),
     },
+    paceSandbox: (create) => {
+      measured.push("turn");
+      return create();
+    },
     uninterrupted: never,
   };
   return {
@@ -327,10 +331,10 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
   };
 }
 
-test("creates the log directory and the sandbox, and reads its addresses, primary first", async () => {
+test("creates the log directory, and the sandbox when it is its turn, and reads its addresses, primary first", async () => {
   const { measured, run } = sandboxRig();
   assert.deepEqual((await run()).ips, ["10.0.0.2", "fd00::2"]);
-  assert.deepEqual(measured, ["starting", "log directory"]);
+  assert.deepEqual(measured, ["starting", "log directory", "turn"]);
 });
 
 test("a sandbox that fails or exits at once is reported by the kubelet's events", async () => {
@@ -342,6 +346,7 @@ test("a sandbox that fails or exits at once is reported by the kubelet's events"
   const short = sandboxRig();
   short.status.state = PodSandboxState.SANDBOX_NOTREADY;
   await assert.rejects(short.run(), /ended right after its start/);
-  for (const { measured } of [refused, short]) assert.deepEqual(measured, ["starting", "log directory", "failed"]);
+  for (const { measured } of [refused, short])
+    assert.deepEqual(measured, ["starting", "log directory", "turn", "failed"]);
   assert.match(short.events.lines.join(), /^Warning FailedPodSandBoxStatus Unable to get pod sandbox status: /);
 });

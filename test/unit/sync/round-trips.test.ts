@@ -100,6 +100,7 @@ function farNode() {
     resizes: unmeasured.resizes,
     events,
     log,
+    paceSandbox: (create) => create(),
     uninterrupted: never,
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
     withStableFiles: (_uid, work) => work(),
