@@ -124,7 +124,7 @@ integration: $(real_needs) ## features on a real cluster, with the providers tha
 	@ONLY="$(ONLY)" PROVIDER="$(PROVIDER)" ALL="$(ALL)" $(call beside,integration)
 
 .PHONY: test-more
-test-more: $(real_needs) storage-tools build ## what make test leaves out for its time: faults, chaos, further providers (test/matrix.ts); continuous integration runs both
+test-more: $(real_needs) storage-tools crio build ## what make test leaves out for its time: faults, chaos, further providers (test/matrix.ts); continuous integration runs both
 	$(call say,further integration tests)
 	@$(call beside,more)
 
@@ -271,6 +271,11 @@ cluster-tools: root
 .PHONY: storage-tools
 storage-tools: root
 	@for module in csi-sidecars local-path-provisioner; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+
+# The CRI-O that makes a tour.
+.PHONY: crio
+crio: root
+	@test/cluster/tools/build.sh --module crio >/dev/null
 
 # The containerd that is not Debian's.
 containerd: root

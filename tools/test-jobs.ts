@@ -98,9 +98,9 @@ export function sharing(jobs: readonly Job[]): Job[] {
   }));
 }
 
-/** The tour of the machine that differs most from those of the other tests; `make machines` has more of them. */
+/** The tour of the machines that differ most from those of the other tests; `make machines` has more of them. */
 export function tourJobs(): Job[] {
-  return cellsNamed("busybox/containerd/dropbear").map((cell) => ({
+  return cellsNamed("busybox/containerd/dropbear crio/crio").map((cell) => ({
     name: `tour of ${nameOf(cell)}`,
     files: [join(root, "test", "machines", "matrix", "tour.test.ts")],
     env: environmentOf(cell),

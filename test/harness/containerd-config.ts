@@ -68,7 +68,8 @@ ${runtimes(`${runtime}.containerd`, layout, driver)}
     },
   };
 
-const cniPlugins = "/usr/lib/cni";
+/** Where Debian has the CNI plugins. */
+export const cniPlugins = "/usr/lib/cni";
 
 const streaming = `stream_server_address = "127.0.0.1"
   stream_server_port = "0"`;

@@ -9,16 +9,18 @@ import { type ClusterState, type Layout, readState } from "./state.ts";
 import { systems } from "../machines/systems.ts";
 import type { Tools } from "./tools.ts";
 
+/** Hosts whose images the cluster's own registry has. */
+export const mirroredHosts = ["registry.k8s.io", "docker.io", "ghcr.io"] as const;
+
 /** Writes the configuration of containerd and CNI below the cluster's folder. @param driver who makes containers' cgroups. */
 export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): void {
   const state = readState(layout);
   if (!state) throw new Error(`the state of cluster ${layout.name} is gone`);
-  for (const part of ["", "certs.d", "cni", "root", "state"])
-    mkdirSync(join(layout.containerd, part), { recursive: true });
+  for (const part of ["", "certs.d", "root", "state"]) mkdirSync(join(layout.containerd, part), { recursive: true });
   writeFileSync(configFile(layout), containerdConfigs[configVersion(state)](layout, driver));
-  writeFileSync(join(layout.containerd, "cni", "10-bridge.conflist"), JSON.stringify(cniNetwork(layout), undefined, 2));
+  writeCniNetwork(layout);
   const ownRegistry = `http://${registryAddress(layout)}:${addresses.registryPort}`;
-  for (const host of ["registry.k8s.io", "docker.io", "ghcr.io"]) writeMirror(layout, host, ownRegistry);
+  for (const host of mirroredHosts) writeMirror(layout, host, ownRegistry);
   writeMirror(
     layout,
     `${privateRegistryHost}:${addresses.privateRegistryPort}`,
@@ -41,6 +43,17 @@ export function containerdArgv(tools: Tools, layout: Layout): string[] {
 
 function configFile(layout: Layout): string {
   return join(layout.containerd, "config.toml");
+}
+
+/** The folder of the CNI network that pods get. */
+export function cniFolder(layout: Layout): string {
+  return join(layout.containerd, "cni");
+}
+
+/** Writes the CNI network that pods get. */
+export function writeCniNetwork(layout: Layout): void {
+  mkdirSync(cniFolder(layout), { recursive: true });
+  writeFileSync(join(cniFolder(layout), "10-bridge.conflist"), JSON.stringify(cniNetwork(layout), undefined, 2));
 }
 
 /** @see https://www.cni.dev/plugins/current/main/bridge/ and https://www.cni.dev/plugins/current/meta/portmap/ */

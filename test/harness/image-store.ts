@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import type { Cluster } from "./cluster.ts";
 import { dockerEngine } from "./docker-engine.ts";
-import { must } from "./processes.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
+import { openCri } from "./runtime-lens.ts";
 
 /** The store of a cluster's container runtime, on a file system of its own. */
 export interface ImageStore {
@@ -20,8 +20,9 @@ export async function imageNames(cluster: Cluster): Promise<readonly string[]> {
     const said = await dockerEngine(cluster).docker(["images", "--format", "{{.Repository}}:{{.Tag}}"]);
     return said.trim().split("\n");
   }
-  const ctr = [cluster.tools.path("ctr"), "--address", cluster.runtimeSocket, "--namespace", "k8s.io"];
-  return (await must([...ctr, "images", "list", "-q"])).trim().split("\n");
+  await using runtime = openCri(cluster);
+  const images = await runtime.listImages(AbortSignal.timeout(20_000));
+  return images.flatMap(({ repoTags, repoDigests }) => [...repoTags, ...repoDigests]);
 }
 
 /** Gives a cluster's runtime an empty store on a file system of its own, in a file; it ends with the cluster's namespaces. The runtime

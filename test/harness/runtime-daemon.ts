@@ -1,10 +1,11 @@
 import { request } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { cgroupDriverOf } from "../machines/systems.ts";
+import { cgroupDriverOf, hasCrio } from "../machines/systems.ts";
 import { isGuest, providers } from "../matrix.ts";
 import { containerdArgv, writeContainerdConfig } from "./containerd.ts";
 import { runcRoot } from "./containerd-config.ts";
+import { writeCrioConfig } from "./crio.ts";
 import { dockerdArgv, dockerExecRoot, writeDockerConfig } from "./docker.ts";
 import type { RegistryName } from "./registry.ts";
 import type { Layout } from "./state.ts";
@@ -72,7 +73,11 @@ export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
   docker: dockerEngine,
   ssh: containerd,
   "ssh-docker": dockerEngine,
-  "ssh-systemd": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, cgroupDriverOf(layout)) },
+  "ssh-systemd": {
+    ...containerd,
+    writeConfig: (layout) =>
+      hasCrio(layout) ? writeCrioConfig(layout) : writeContainerdConfig(layout, cgroupDriverOf(layout)),
+  },
   "ssh-docker-systemd": {
     ...dockerEngine,
     writeConfig: (layout) => writeDockerConfig(layout, { driver: cgroupDriverOf(layout) }),

@@ -49,9 +49,10 @@ export const runtimeLenses: Readonly<Record<ProviderName, (cluster: Cluster) => 
   "ssh-docker-guest": dockerLens,
 };
 
-function criLens({ runtimeSocket }: Cluster): RuntimeLens {
+/** A client of the runtime of a cluster whose runtime speaks CRI. */
+export function openCri({ runtimeSocket }: Cluster): Runtime {
   const clock = systemClock();
-  const runtime: Runtime = criRuntime({
+  return criRuntime({
     runtimeSocket,
     imageSocket: runtimeSocket,
     requestTimeoutMs: 10_000,
@@ -59,6 +60,10 @@ function criLens({ runtimeSocket }: Cluster): RuntimeLens {
     clock,
     log: createLogger(0),
   });
+}
+
+function criLens(cluster: Cluster): RuntimeLens {
+  const runtime = openCri(cluster);
   const isGone = (error: unknown) => hasCode(error, "not_found");
   return {
     async sandboxes(signal) {

@@ -20,7 +20,7 @@ const ofContainerd = ["containerd", "containerd-shim-runc-v2", "ctr"] as const;
 const ofDocker = ["dockerd", "docker-proxy"] as const;
 
 /** Programs of the runtimes that are built by themselves, by the folder beside the others' modules. */
-export const programsOf = { "docker-28": ofDocker, "docker-29": ofDocker } as const;
+export const programsOf = { "docker-28": ofDocker, "docker-29": ofDocker, crio: ["crio", "pinns"] } as const;
 export type BuiltRuntime = keyof typeof programsOf;
 
 /** What another version of Kubernetes brings of them: its API server and what may not be newer than that. */

@@ -5,7 +5,7 @@ import { type Layout, type MachineSystem, readState } from "../harness/state.ts"
 import { type DebianRecipe, unread } from "./debian.ts";
 
 /** Systems that a machine with a systemd can have, all made of Debian's packages. */
-export const systemNames = ["debian-12", "debian-13", "sid", "docker-29", "uutils", "busybox"] as const;
+export const systemNames = ["debian-12", "debian-13", "sid", "docker-29", "crio", "uutils", "busybox"] as const;
 export type SystemName = (typeof systemNames)[number];
 
 /** Where a machine has the programs that the harness builds: before Debian's on PATH. */
@@ -93,6 +93,16 @@ export const systems: Readonly<Record<SystemName, System>> = {
   },
   sid,
   "docker-29": { ...sid, title: "Debian sid with Docker 29", built: "docker-29" },
+  crio: {
+    title: "Debian 13 with CRI-O",
+    init: "none",
+    cgroupDriver: "cgroupfs",
+    suite: "trixie",
+    packages: [...base, ...useful, "conmon"],
+    without: unread,
+    containerdConfig: "1.6",
+    built: "crio",
+  },
   uutils: {
     title: "Debian sid with uutils and sudo-rs",
     init: "none",
@@ -129,6 +139,11 @@ export function machineUnderTest(): MachineSystem {
 /** What a cluster's target is made of, where it is a machine that runs on this machine's kernel. */
 export function systemOf(layout: Layout): MachineSystem {
   return readState(layout)?.machineSystem ?? { system: "debian-12", sshServer: "openssh" };
+}
+
+/** Whether its runtime is CRI-O, in containerd's place. */
+export function hasCrio(layout: Layout): boolean {
+  return systems[systemOf(layout).system].built === "crio";
 }
 
 /** Who makes the cgroups of pods on such a machine. */

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { enterCgroups } from "../harness/cgroups.ts";
 import { identify, isAlive, must, type ProcessId, startDaemon, textOf } from "../harness/processes.ts";
+import { crioCommand } from "../harness/crio.ts";
 import { dropbearCommand } from "../harness/sshd.ts";
 import type { Layout } from "../harness/state.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
@@ -26,7 +27,10 @@ function commandOf(layout: Layout, role: string): string {
   const sshd = `/usr/sbin/sshd -D -e -f ${join(layout.ssh, "sshd_config")}`;
   const { built } = systems[systemOf(layout).system];
   const commands: Readonly<Record<string, string>> = {
-    containerd: `/usr/bin/containerd --config ${join(layout.containerd, "config.toml")}`,
+    containerd:
+      built === "crio"
+        ? crioCommand(layout, builtPrograms)
+        : `/usr/bin/containerd --config ${join(layout.containerd, "config.toml")}`,
     dockerd: `${built === "docker-29" ? builtPrograms : "/usr/sbin"}/dockerd --config-file ${join(layout.docker, "daemon.json")}`,
     sshd: systemOf(layout).sshServer === "dropbear" ? dropbearCommand(layout) : sshd,
   };

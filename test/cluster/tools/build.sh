@@ -63,7 +63,10 @@ go_visibly() { # UNIT TOTAL COMMAND…
 export CGO_ENABLED=0
 tags=
 # runc starts containers in C, and confines them by libseccomp.
-case ${tools[0]} in github.com/opencontainers/runc) CGO_ENABLED=1 tags=seccomp ;; esac
+case ${tools[0]} in
+  github.com/opencontainers/runc) CGO_ENABLED=1 tags=seccomp ;;
+  github.com/cri-o/cri-o/*) CGO_ENABLED=1 tags=seccomp,containers_image_openpgp,containers_image_ostree_stub,exclude_graphdriver_btrfs ;;
+esac
 go_visibly "modules downloaded" "" go list -deps -f '{{.ImportPath}}' "${programs[@]}" "${suites[@]}" >"$work/packages"
 
 flags="-s -w"
@@ -83,6 +86,10 @@ case ${tools[0]} in
     version=$(awk '/^docker:/ { on = 1 } on && /next:/ { gsub(/"/, ""); print $2 "-dev"; exit }' \
       "$(go list -m -f "{{.Dir}}" github.com/moby/moby/v2)/releases/versions.yaml")
     flags="$flags -X github.com/moby/moby/v2/dockerversion.Version=$version" ;;
+  github.com/cri-o/cri-o/*)
+    version=$(go list -m -f "{{.Version}}" github.com/cri-o/cri-o)
+    # What pins a pod's namespaces is a program in C.
+    cc -O2 -o "$out/pinns" "$(go list -m -f "{{.Dir}}" github.com/cri-o/cri-o)"/pinns/src/*.c ;;
   github.com/opencontainers/runc)
     version=$(go list -m -f "{{.Version}}" github.com/opencontainers/runc) ;;
   */coredns)

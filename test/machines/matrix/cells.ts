@@ -5,7 +5,7 @@ import { type SshServer, type SystemName, systems } from "../systems.ts";
 export interface Cell {
   readonly system: SystemName;
   readonly sshServer: SshServer;
-  readonly runtime: "containerd" | "docker";
+  readonly runtime: "containerd" | "docker" | "crio";
 }
 
 const of = (system: SystemName, runtime: Cell["runtime"], sshServer: SshServer = "openssh"): Cell => ({
@@ -25,6 +25,7 @@ export const cells: readonly Cell[] = [
   of("sid", "containerd"),
   of("sid", "docker"),
   of("docker-29", "docker"),
+  of("crio", "crio"),
   of("uutils", "containerd"),
   of("uutils", "docker"),
   of("busybox", "containerd"),
@@ -62,7 +63,7 @@ export function environmentOf({ system, runtime, sshServer }: Cell): Readonly<Re
 export function packagesOf({ system, runtime, sshServer }: Cell): Readonly<Record<string, string>> {
   return {
     ...(runtime === "docker" && !systems[system].built && { Docker: "docker.io" }),
-    containerd: "containerd",
+    ...(runtime === "crio" ? { conmon: "conmon" } : { containerd: "containerd" }),
     runc: "runc",
     ...(sshServer === "dropbear" ? { dropbear: "dropbear-bin" } : { OpenSSH: "openssh-server" }),
     ...(systems[system].init === "systemd" && { systemd: "systemd" }),

@@ -146,11 +146,11 @@ async function versionsOf(cell: Cell): Promise<string> {
   return [...(built ? [await builtVersion(built)] : []), ...(await Promise.all(named))].join(", ");
 }
 
-/** As the program itself has it: `Docker version 29.8.1-dev, build library-import`. */
+/** As the program itself has it: `Docker version 29.8.1-dev, build library-import`, `crio version 1.34.0`. */
 async function builtVersion(runtime: BuiltRuntime): Promise<string> {
   const [program] = programsOf[runtime];
   const said = await must([join(await buildRuntime(runtime, say), program), "--version"]);
-  return `Docker ${/ version ([^ ,\n]+)/.exec(said)?.[1]}`;
+  return `${runtime === "crio" ? "CRI-O" : "Docker"} ${/ version ([^ ,\n]+)/.exec(said)?.[1]}`;
 }
 
 /** Runs a test file in a process of its own. @param heard is called for each test that ends. @returns its exit code. */

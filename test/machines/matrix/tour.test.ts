@@ -59,7 +59,7 @@ describe("a node on this machine", { timeout: 600_000 }, () => {
     cluster.kubectl(["exec", ...args], { timeoutMs: 60_000, ...(stdin !== undefined && { stdin }) });
 
   before(async () => {
-    cluster = await startCluster({ name: "tour" });
+    cluster = await startCluster({ name: `tour-${machineUnderTest().system}` });
     if (user !== undefined) await addTargetUser(cluster, user, "sudo");
     others = await targetTraces(cluster);
     pods = await openPods(cluster);
@@ -207,7 +207,11 @@ describe("a node on this machine", { timeout: 600_000 }, () => {
     await cluster.apply(pullSecret(cluster, "registry"));
     const container = { image: cluster.privateImage, imagePullPolicy: "Always" } as const;
     await pods.create("refused", { containers: [container] });
-    await pods.event("refused", "Failed", /credentials|unauthorized|authorization|no basic auth/i);
+    await pods.event(
+      "refused",
+      "Failed",
+      /credentials|unauthorized|authorization|authentication required|no basic auth/i,
+    );
     await pods.create("private", { containers: [container], imagePullSecrets: [{ name: "registry" }] });
     await pods.ready("private");
     await pods.remove("refused");
