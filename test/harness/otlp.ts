@@ -10,6 +10,9 @@ export interface SentSpan {
   readonly parentSpanId: string;
   /** 1 inside, 2 server, 3 client. */
   readonly kind: number;
+  /** Nanoseconds since the epoch. */
+  readonly start: bigint;
+  readonly end: bigint;
   readonly attributes: Readonly<Record<string, string>>;
   /** Those of the resource: who sent it. */
   readonly resource: Readonly<Record<string, string>>;
@@ -89,6 +92,11 @@ const bytes = (fields: Fields | undefined, number: number): Buffer => {
   return Buffer.from(value instanceof Uint8Array ? value : []);
 };
 
+const integer = (fields: Fields, number: number): bigint => {
+  const value = fields.get(number)?.[0];
+  return typeof value === "bigint" ? value : 0n;
+};
+
 function spansOf(request: Buffer): SentSpan[] {
   return messages(fieldsOf(request), 1).flatMap((ofResource) =>
     messages(ofResource, 2).flatMap((ofScope) =>
@@ -98,6 +106,8 @@ function spansOf(request: Buffer): SentSpan[] {
         spanId: bytes(span, 2).toString("hex"),
         parentSpanId: bytes(span, 4).toString("hex"),
         kind: Number(span.get(6)?.[0] ?? 0),
+        start: integer(span, 7),
+        end: integer(span, 8),
         attributes: attributesOf(span, 9),
         resource: attributesOf(messages(ofResource, 1)[0], 1),
         scope: bytes(messages(ofScope, 1)[0], 1).toString(),
