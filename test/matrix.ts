@@ -44,6 +44,8 @@ export interface Runs {
   readonly fits?: readonly Provider[];
   /** The lab that it shares with other files: they run in one process, one after the other, and start it by this name. */
   readonly lab?: string;
+  /** It measures: it runs after all others, with the machine to itself. */
+  readonly alone?: boolean;
   /** How long it takes, beside others on two processors: the longest begin first. */
   readonly seconds: number;
 }
@@ -81,6 +83,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     more: cri,
     why: "the kubelet, which it is held against, speaks CRI alone",
     fits: cri,
+    alone: true,
     seconds: 120,
   },
   "cgroup-faults": {

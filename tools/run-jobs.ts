@@ -17,6 +17,8 @@ export interface Job {
   readonly env: Readonly<Record<string, string>>;
   /** What fails is not repeated. */
   readonly once?: boolean;
+  /** It measures, so nothing else runs beside it. */
+  readonly alone?: boolean;
   /** How long it usually takes. */
   readonly seconds: number;
   /** It mostly waits: of such jobs twice as many run side by side. */

@@ -62,7 +62,9 @@ function prepare(folder: string, useful: readonly string[]): Readonly<Record<str
  *  second time with the machine to itself, is a fault. What failed once is named, for it may be one too. */
 async function runTwice(jobs: readonly Job[]): Promise<boolean> {
   const options = { limitSeconds, signal: stop.signal };
-  const failed = failedOf(tell(await runJobs(jobs, options)));
+  const [measuring, others] = [jobs.filter(({ alone }) => alone), jobs.filter(({ alone }) => !alone)];
+  const outcomes = await runJobs(others, options);
+  const failed = failedOf(tell([...outcomes, ...(await runJobs(measuring, { ...options, alone: true }))]));
   if (failed.length === 0) return true;
   if (failed.length > mostAgainOf(jobs.length) || failed.some(({ job }) => job.once)) {
     tellWhy("failed", failed);

@@ -46,11 +46,11 @@ export function integrationJobs({ only, provider, part }: Asked): Job[] {
   const files = Object.entries(integration).filter(([name]) => name.startsWith(only));
   if (files.length === 0)
     throw new Error(`no test/integration/${only}*.test.ts; ONLY is one of: ${Object.keys(integration).join(" ")}`);
-  return files.flatMap(([name, { on, more = [], fits = usual, lab, seconds }]) => {
+  return files.flatMap(([name, { on, more = [], fits = usual, lab, alone = false, seconds }]) => {
     const wide = part === "all" || only !== "" || provider !== "";
     const narrow = part === "more" ? more : on;
     const chosen = (wide ? fits : narrow).filter((each) => provider === "" || each === provider);
-    return chosen.map((each) => ({ ...jobOf(name, each), seconds, ...(lab !== undefined && { lab }) }));
+    return chosen.map((each) => ({ ...jobOf(name, each), alone, seconds, ...(lab !== undefined && { lab }) }));
   });
 }
 
@@ -92,6 +92,7 @@ export function sharing(jobs: readonly Job[]): Job[] {
     files: some.flatMap(({ files }) => files),
     env: some[0]?.env ?? {},
     once: some.some(({ once }) => once),
+    alone: some.some(({ alone }) => alone),
     seconds: some.reduce((sum, { seconds }) => sum + seconds, 0),
     waits: some.every(({ waits }) => waits),
     memory: Math.max(...some.map(({ memory = 0 }) => memory)),
