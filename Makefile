@@ -272,7 +272,7 @@ cluster-tools: root
 storage-tools: root
 	@for module in csi-sidecars local-path-provisioner; do test/cluster/tools/build.sh --module $$module >/dev/null; done
 
-# The CRI-O that makes a tour.
+# Builds CRI-O, which a machine of the tours has as its runtime.
 .PHONY: crio
 crio: root
 	@test/cluster/tools/build.sh --module crio >/dev/null

@@ -240,7 +240,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "metrics-server": { on: [], more: cri, why: cluster, fits: bothContainerds, seconds: 75 },
   machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },
-  "pod-burst": { on: [], more: cri, why: "the calls are those of any provider", fits: cri, seconds: 30 },
+  "pod-burst": { on: [], more: cri, why: "starts are paced above the providers", fits: cri, seconds: 30 },
   "node-logs": {
     on: ["cri", "ssh-systemd"],
     why: "only a target with systemd has a journal; the commands run on the target, here or over SSH",

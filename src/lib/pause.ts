@@ -1,15 +1,16 @@
 import type { Clock } from "./clock.ts";
 import { onAbort } from "./runnables.ts";
 
-/** Resolves after `ms` milliseconds (undefined: no limit), or earlier when `news` resolves or the signal aborts. */
+/** Resolves after `ms` milliseconds (undefined: no limit), or earlier when `event` resolves or the signal, if any, aborts. */
 export async function pause(
   clock: Pick<Clock, "sleep">,
   ms: number | undefined,
   event: Promise<unknown>,
-  signal: AbortSignal,
+  signal?: AbortSignal,
 ): Promise<void> {
   const over = new AbortController();
-  const waits = [event, onAbort(signal, over.signal)];
+  const waits = [event];
+  if (signal) waits.push(onAbort(signal, over.signal));
   if (ms !== undefined) waits.push(clock.sleep(ms, over.signal).catch(() => undefined));
   await Promise.race(waits);
   over.abort();

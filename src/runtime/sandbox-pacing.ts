@@ -1,4 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
+import { pause } from "../lib/pause.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 
 /** Runs the creation of a sandbox once it is its turn. @param signal ends the wait. @returns what the creation returns.
@@ -20,19 +21,13 @@ export function createSandboxPacing({ clock, cpus }: { readonly clock: Clock; re
   return async (create, signal) => {
     const { created } = await takeTurn(async () => {
       const created = create();
-      await settledWithin(created, clock, countedMs);
+      await pause(
+        clock,
+        countedMs,
+        created.catch(() => undefined),
+      );
       return { created };
     }, signal);
     return created;
   };
-}
-
-/** Resolves once the promise has settled, or after so many milliseconds. Never rejects. */
-async function settledWithin(promise: Promise<unknown>, clock: Clock, ms: number): Promise<void> {
-  const over = Promise.withResolvers<void>();
-  const end = () => over.resolve();
-  const timer = clock.after(ms, end);
-  promise.then(end, end);
-  await over.promise;
-  timer.cancel();
 }

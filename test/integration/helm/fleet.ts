@@ -86,7 +86,7 @@ export async function patternsBound(cluster: Cluster, namespace: string): Promis
   await cluster.apply([node("wide-1", `${own}wide-1`), node("wide-2"), node("other-1", `${own}other-1`)]);
   const record = "graftlet.dev/configured-taints";
   const press = { key: "dedicated", value: "press", effect: "NoExecute" };
-  // Beside those that the cluster itself gives to a Node without a kubelet, and takes from it at any moment.
+  // Keeps the other taints. The cluster's controllers add and remove some at any time, as these Nodes have no kubelet.
   const taint = async (name: string, own: readonly object[], keys: string, more: object = {}): Promise<string> => {
     const { metadata, spec } = (await cluster.get<Node>("node", name)) ?? {};
     const others = spec?.taints?.filter(({ key }) => key !== press.key) ?? [];
