@@ -6,10 +6,12 @@ import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/er
 import type { FileChange, RunOptions, RunResult } from "../../src/seams/host.ts";
 import { openDirectory } from "./directory.ts";
 import { withCodedErrors, hasErrno } from "./errors.ts";
+import { readKernelFile } from "./kernel-file.ts";
 import { mountPointError, removeTree } from "./remove-tree.ts";
 
 const directoryMode = 0o755;
 const fileMode = 0o644;
+const maxMountTableBytes = 16 * 1024 * 1024;
 
 /** Runs a command on this machine to completion. */
 export type RunLocally = (argv: readonly string[], options?: RunOptions) => Promise<RunResult>;
@@ -111,19 +113,46 @@ async function mountTmpfs(
   }
 }
 
-/** Removes a file or directory; a missing one counts as removed. */
+/** Removes a file or directory; a missing one counts as removed. Most paths need one or two calls; only a directory with entries is
+ *  opened. */
 async function remove(path: string, recursive: boolean, signal?: AbortSignal): Promise<void> {
+  const notFile = await refusalOf(fsp.unlink(path), path, "EISDIR");
+  if (!notFile) return;
+  const notEmpty = await refusalOf(fsp.rmdir(path), path, "ENOTEMPTY", "EEXIST");
+  if (!notEmpty) return;
+  if (!recursive) throw notEmpty;
   await using parent = await ignoreNotFound(openDirectory(dirname(path), { follow: true }));
-  const name = Buffer.from(basename(path));
-  const stats = parent && (await ignoreNotFound(fsp.lstat(parent.at(name), { bigint: true })));
-  if (!parent || !stats) return;
-  if (stats.dev !== parent.device) throw mountPointError(path);
-  if (!stats.isDirectory() || !recursive)
-    return await ignoreNotFound(stats.isDirectory() ? fsp.rmdir(parent.at(name)) : fsp.unlink(parent.at(name)));
+  if (!parent) return;
   const own = join(await fsp.readlink(parent.path), basename(path));
-  const mount = (await mountPoints()).find((each) => each === own || each.startsWith(`${own}/`));
+  const mount = mountPoints().find((each) => each === own || each.startsWith(`${own}/`));
   if (mount !== undefined) throw mountPointError(mount);
-  await removeTree(parent, name, signal);
+  await removeTree(parent, Buffer.from(basename(path)), signal);
+}
+
+/** Awaits the removal of a path. @param expected errors that mean that the path is not what the call removes.
+ *  @returns such an error; undefined once nothing is at the path. @throws failed_precondition for a mount point. */
+async function refusalOf(removal: Promise<void>, path: string, ...expected: string[]): Promise<unknown> {
+  try {
+    await removal;
+  } catch (error) {
+    if (hasErrno(error, ...expected)) return error;
+    // A read-only file system refuses even if nothing is there.
+    const isMissing = hasErrno(error, "ENOENT", "ENOTDIR") || (hasErrno(error, "EROFS") && !(await exists(path)));
+    if (isMissing) return undefined;
+    // A cgroup with processes is busy too.
+    if (hasErrno(error, "EBUSY") && mountPoints().includes(await realPathOf(path))) throw mountPointError(path);
+    throw error;
+  }
+  return undefined;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await ignoreNotFound(fsp.lstat(path))) !== undefined;
+}
+
+/** The path as the kernel lists mounts: without links, except at its end. */
+async function realPathOf(path: string): Promise<string> {
+  return join(await fsp.realpath(dirname(path)), basename(path));
 }
 
 async function ignoreNotFound<T>(call: Promise<T>): Promise<T | undefined> {
@@ -136,7 +165,7 @@ async function ignoreNotFound<T>(call: Promise<T>): Promise<T | undefined> {
 }
 
 /** Lists mount points, including bind mounts of the same file system. */
-async function mountPoints(): Promise<readonly string[]> {
-  const table = await withCodedErrors("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
+function mountPoints(): readonly string[] {
+  const table = readKernelFile("/proc/self/mountinfo", maxMountTableBytes).toString();
   return parseMounts(table).map(({ path }) => path);
 }

@@ -1,5 +1,5 @@
 import * as fsp from "node:fs/promises";
-import { constants, lstatSync, type Stats, closeSync, openSync, readSync } from "node:fs";
+import { constants, lstatSync, type Stats } from "node:fs";
 import { fileSystemInfo } from "../../src/host/statfs.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import {
@@ -12,7 +12,8 @@ import {
   tooManyEntries,
 } from "../../src/seams/host.ts";
 import { type RunLocally, applyChange } from "./changes.ts";
-import { withCodedErrors, codedError } from "./errors.ts";
+import { withCodedErrors } from "./errors.ts";
+import { isKernelFile, readKernelFile } from "./kernel-file.ts";
 
 const defaultMaxBytes = 4 * 1024 * 1024;
 
@@ -170,42 +171,4 @@ function kindOf(entry: Typed): FileKind {
 function infoOf(stats: Stats): FileInfo {
   const { mode, uid, gid, size, mtimeMs, ino } = stats;
   return { kind: kindOf(stats), mode: mode & 0o7777, uid, gid, size, modifiedAt: mtimeMs, inode: ino };
-}
-
-/** Pseudo-files that the kernel generates from memory. A synchronous read takes microseconds, while the six thread-pool calls of
- *  an asynchronous one take half a millisecond of CPU time. Only files that a node reads every few seconds are included. */
-const inMemory = /^\/(?:sys\/fs\/cgroup\/|proc\/(?:meminfo|loadavg|stat|uptime)$)/;
-
-/** Bytes per read; nearly all of these files are shorter. */
-const chunkBytes = 16 * 1024;
-
-/** True for a file that `readKernelFile` reads. */
-export function isKernelFile(path: string): boolean {
-  return inMemory.test(path) && !path.includes("..");
-}
-
-/** Reads a file that `isKernelFile` accepts, synchronously. @throws CodedError like `HostFs.readFile`. */
-export function readKernelFile(path: string, maxBytes: number): Buffer {
-  try {
-    return readWhole(path, maxBytes);
-  } catch (error) {
-    throw codedError(path, error);
-  }
-}
-
-function readWhole(path: string, maxBytes: number): Buffer {
-  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  try {
-    const chunks: Buffer[] = [];
-    for (let length = 0; ; ) {
-      const chunk = Buffer.allocUnsafe(chunkBytes);
-      const read = readSync(file, chunk, 0, chunkBytes, null);
-      if (read === 0) return Buffer.concat(chunks);
-      length += read;
-      if (length > maxBytes) throw new CodedError("resource_exhausted", `${path} is larger than ${maxBytes} bytes`);
-      chunks.push(chunk.subarray(0, read));
-    }
-  } finally {
-    closeSync(file);
-  }
 }

@@ -63,13 +63,13 @@ async function bare({ cluster, ledger, say }: BenchLab, round: number, wanted: r
     say(`round ${round}, ${bareLoop}: start`);
     for (const name of numbered(`one-${round}`, 15)) ledger.note("start", bareLoop, round, await loop.run(name));
   }
-  await loop.clear();
+  await loop.end();
   if (!wanted.includes("burst")) return;
   say(`round ${round}, ${bareLoop}: burst`);
   const began = performance.now();
   await Promise.all(numbered(`many-${round}`, burstSize).map((name) => loop.run(name)));
   ledger.note("burst", bareLoop, round, (performance.now() - began) / 1000);
-  await loop.clear();
+  ledger.note("burst gone", bareLoop, round, (await loop.end()) / 1000);
 }
 
 async function turn(

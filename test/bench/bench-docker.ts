@@ -70,7 +70,7 @@ async function turn(lab: BenchLab, round: number, scenarios: readonly string[]):
   say(`round ${round}, ${dockerLoop}: start`);
   await using loop = await openDockerLoop(cluster);
   for (const name of numbered(`one-${round}`, 15)) ledger.note("start", dockerLoop, round, await loop.run(name));
-  await loop.clear();
+  await loop.end();
 }
 
 /** What a node with fifty pods, with which nothing happens, asks of the engine. */

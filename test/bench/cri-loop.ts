@@ -14,13 +14,16 @@ import { createLogger } from "../../src/lib/log.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import { sandboxImage } from "../harness/containerd-config.ts";
 
-/** The least that any agent has to do for a pod: the three calls that make one run, and nothing around them. */
+/** The least that any agent has to do for a pod: the three calls that make one run and the two that end it, and nothing around them. */
 export interface BareLoop extends AsyncDisposable {
   /** Runs a pod. @returns milliseconds that it took. */
   run(name: string): Promise<number>;
-  /** Removes all of them. */
-  clear(): Promise<void>;
+  /** Ends all of them at once. @returns milliseconds that it took. */
+  end(): Promise<number>;
 }
+
+/** A pod's own by default. */
+const graceSeconds = 30;
 
 /** Speaks to the cluster's containerd; no agent may run beside it, for one would take its pods away. */
 export async function openBareLoop({ layout, runtimeSocket }: Cluster): Promise<BareLoop> {
@@ -36,7 +39,7 @@ export async function openBareLoop({ layout, runtimeSocket }: Cluster): Promise<
   const { signal } = new AbortController();
   const image = ImageSpec.fromPartial({ image: sandboxImage });
   await runtime.pullImage(PullImageRequest.fromPartial({ image }), signal);
-  const sandboxes: string[] = [];
+  const running: { readonly podSandboxId: string; readonly containerId: string }[] = [];
   const configOf = (name: string): PodSandboxConfig => {
     const logDirectory = join(layout.podLogs, `bare_${name}`);
     mkdirSync(join(logDirectory, "main"), { recursive: true });
@@ -57,20 +60,25 @@ export async function openBareLoop({ layout, runtimeSocket }: Cluster): Promise<
       const began = performance.now();
       const request = RunPodSandboxRequest.fromPartial({ config: sandboxConfig });
       const { podSandboxId } = await runtime.runPodSandbox(request, signal);
-      sandboxes.push(podSandboxId);
       const config = { metadata: { name: "main", attempt: 0 }, image, logPath: "main/0.log", linux: {} };
       const container = CreateContainerRequest.fromPartial({ podSandboxId, config, sandboxConfig });
       const { containerId } = await runtime.createContainer(container, signal);
       await runtime.startContainer(containerId, signal);
+      running.push({ podSandboxId, containerId });
       return performance.now() - began;
     },
-    async clear() {
+    async end() {
+      const ended = running.splice(0);
+      const began = performance.now();
       await Promise.all(
-        sandboxes.splice(0).map(async (id) => {
-          await runtime.stopPodSandbox(id, signal);
-          await runtime.removePodSandbox(id, signal);
+        ended.map(async ({ podSandboxId, containerId }) => {
+          await runtime.stopContainer(containerId, graceSeconds, signal);
+          await runtime.stopPodSandbox(podSandboxId, signal);
         }),
       );
+      const took = performance.now() - began;
+      await Promise.all(ended.map(({ podSandboxId }) => runtime.removePodSandbox(podSandboxId, signal)));
+      return took;
     },
     [Symbol.asyncDispose]: () => runtime[Symbol.asyncDispose](),
   };

@@ -21,8 +21,10 @@ export async function openDockerLoop({ runtimeSocket, nodeName }: Cluster): Prom
       await start(name, { NetworkMode: `container:${sandbox}`, IpcMode: `container:${sandbox}` });
       return performance.now() - began;
     },
-    async clear() {
+    async end() {
+      const began = performance.now();
       await Promise.all(made.splice(0).map((container) => container.remove({ force: true })));
+      return performance.now() - began;
     },
     async [Symbol.asyncDispose]() {},
   };

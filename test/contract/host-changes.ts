@@ -249,6 +249,22 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(dir), []);
   });
 
+  test("remove counts a missing file of a read-only file system as removed", async (t) => {
+    const dir = await folder();
+    const { unmount } = current();
+    if (!unmount) return t.skip("mounts are made in another namespace");
+    await apply({ kind: "mkdir", path: `${dir}/fixed` }, { kind: "mountTmpfs", path: `${dir}/fixed`, options: "ro" });
+    try {
+      for (const recursive of [false, true])
+        await apply(
+          { kind: "remove", path: `${dir}/fixed/missing`, recursive },
+          { kind: "remove", path: `${dir}/none/f` },
+        );
+    } finally {
+      await unmount(`${dir}/fixed`);
+    }
+  });
+
   test("mounts a tmpfs between two changes, which the second one writes to", async (t) => {
     const dir = await folder();
     const { unmount } = current();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { isKernelFile, readKernelFile } from "../../../../providers/local/fs.ts";
+import { isKernelFile, readKernelFile } from "../../../../providers/local/kernel-file.ts";
 import { localHost } from "../../../../providers/local/host.ts";
 import { systemClock } from "../../../../src/lib/clock.ts";
 
