@@ -131,11 +131,11 @@ async function remove(path: string, recursive: boolean, signal?: AbortSignal): P
 
 /** Awaits the removal of a path. @param expected errors that mean that the path is not what the call removes.
  *  @returns such an error; undefined once nothing is at the path. @throws failed_precondition for a mount point. */
-async function refusalOf(removal: Promise<void>, path: string, ...expected: string[]): Promise<unknown> {
+async function refusalOf(removal: Promise<void>, path: string, ...expected: string[]): Promise<Error | undefined> {
   try {
     await removal;
   } catch (error) {
-    if (hasErrno(error, ...expected)) return error;
+    if (error instanceof Error && hasErrno(error, ...expected)) return error;
     // A read-only file system refuses even if nothing is there.
     const isMissing = hasErrno(error, "ENOENT", "ENOTDIR") || (hasErrno(error, "EROFS") && !(await exists(path)));
     if (isMissing) return undefined;

@@ -1,4 +1,4 @@
-import { fileSystemDevice } from "../host/disk-usage.ts";
+import { fileSystemDevices } from "../host/disk-usage.ts";
 import { type GroupMemory, type HostUsage, readGroupMemory, readUsage } from "../host/usage.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
@@ -138,10 +138,9 @@ function createRuntimePaths(
     const [ofContainers] = containerFilesystems;
     const images = imageFilesystems[0]?.fsId?.mountpoint || undefined;
     const layers = ofContainers?.fsId?.mountpoint || images;
-    const deviceOf = async (path: string | undefined) =>
-      path === undefined ? undefined : fileSystemDevice(host, path, signal);
-    const [node, ofImages, ofLayers] = await Promise.all([rootDir, images, layers].map(deviceOf));
-    const dedicatedImageFs = ofImages !== undefined && ofImages !== node;
+    const places = [rootDir, images ?? rootDir, layers ?? rootDir];
+    const [node, ofImages, ofLayers] = await fileSystemDevices(host, places, signal);
+    const dedicatedImageFs = ofImages !== node;
     const disks = { dedicatedImageFs, splitContainerFs: dedicatedImageFs && ofLayers !== ofImages };
     return { images, layers, disks, isProvisional: ofContainers !== undefined && !ofContainers.fsId?.mountpoint };
   });

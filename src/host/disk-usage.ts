@@ -59,6 +59,28 @@ function numbersIn(stdout: string): readonly (readonly [path: string, number: nu
 /** The device of a path's file system, such as `/dev/sda1`; empty if unknown.
  *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/df.html */
 export async function fileSystemDevice(host: Pick<Host, "run">, path: string, signal: AbortSignal): Promise<string> {
-  const { stdout } = await host.run(command("df", ["-P"], [path]), { signal });
-  return stdout.split("\n")[1]?.split(/\s+/)[0] ?? "";
+  const [device = ""] = await devicesIn(host, [path], signal);
+  return device;
+}
+
+/** The devices of several paths' file systems, from one command if all paths exist. */
+export async function fileSystemDevices(
+  host: Pick<Host, "run">,
+  paths: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const devices = await devicesIn(host, paths, signal);
+  if (devices.length === paths.length) return devices;
+  return Promise.all(paths.map((path) => fileSystemDevice(host, path, signal)));
+}
+
+/** Devices in the order of the paths; those that do not exist have none. */
+async function devicesIn(
+  host: Pick<Host, "run">,
+  paths: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const { stdout } = await host.run(command("df", ["-P"], paths), { signal });
+  const [, ...lines] = stdout.trimEnd().split("\n");
+  return lines.map((line) => line.split(/\s+/)[0] ?? "");
 }

@@ -18,9 +18,10 @@ async function target(cgroupVersion: 1 | 2 = 2) {
   host.files.put("/proc/loadavg", { data: "0.00 0.01 0.05 3/245 12345\n" });
   host.files.put("/root/file");
   host.files.put("/images/file");
-  host.program("df", async ([, path = ""], { stdout }) => {
-    stdout.write(`Filesystem 1024-blocks\n${world.devices[path]} 1 1 1 1% /\n`);
-    return 0;
+  host.program("df", async ([, ...paths], { stdout }) => {
+    const known = paths.flatMap((path) => world.devices[path] ?? []);
+    stdout.write(`Filesystem 1024-blocks\n${known.map((device) => `${device} 1 1 1 1% /\n`).join("")}`);
+    return known.length === paths.length ? 0 : 1;
   });
   const observe = createObserver({
     host,
@@ -62,6 +63,16 @@ test("observes every signal, except allocatable memory of a cgroup without a lim
     available: 600,
     capacity: 1000,
   });
+});
+
+test("learns all devices from one df, or one for each place if one does not exist", async () => {
+  const { host, observe } = await target();
+  const runs = () => host.commands.filter(([program]) => program === "df").length;
+  assert.deepEqual((await observe()).disks, { dedicatedImageFs: true, splitContainerFs: false });
+  assert.equal(runs(), 1);
+  const other = await target();
+  Object.assign(other.told, { layers: "/missing" });
+  assert.deepEqual((await other.observe()).disks, { dedicatedImageFs: true, splitContainerFs: true });
 });
 
 test("v1: reads allocatable memory from the memory hierarchy", async () => {
