@@ -49,8 +49,8 @@ export interface Pods extends AsyncDisposable {
   /** Waits until what this version of a pod asks for is in force, as its conditions say, and returns the pod. */
   resized(asked: Pod): Promise<Pod>;
   log(name: string, query?: string): Promise<string>;
-  /** Waits until a pod's log is this, or matches it: a container that runs has not written yet. */
-  logged(name: string, expected: string | RegExp): Promise<void>;
+  /** Waits until a pod's log is this, or matches it: a container that runs may not have written yet. @returns the log. */
+  logged(name: string, expected: string | RegExp, query?: string): Promise<string>;
   /** Waits for a container to end and returns its log. */
   outputOf(name: string, container?: string): Promise<string>;
   /** Runs a pod of one container, never restarted unless the spec says so, to its end, and returns the container's log. */
@@ -178,11 +178,14 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
           condition(pod, "Ready")?.status === "True",
       ),
     log: (name, query = "") => api.text(`${base}/pods/${name}/log?${query}`),
-    async logged(name, expected) {
+    async logged(name, expected, query) {
       const fits = (text: string) => (typeof expected === "string" ? text === expected : expected.test(text));
-      await waitFor(`${name} to log ${String(expected)}`, async () => fits(await pods.log(name)), {
-        explain: () => pods.log(name),
-      });
+      const read = async () => {
+        const text = await pods.log(name, query);
+        return fits(text) ? { text } : undefined;
+      };
+      const explain = () => pods.log(name, query);
+      return (await waitFor(`${name} to log ${String(expected)}`, read, { explain })).text;
     },
     async outputOf(name, container = "main") {
       await pods.until(name, `${container} to end`, (pod) => statusOf(pod, container)?.state?.terminated !== undefined);

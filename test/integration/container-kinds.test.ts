@@ -174,7 +174,7 @@ describe("promises for each kind of container", { timeout: 900_000 }, () => {
         plugin = await register();
       },
       async holds(kind) {
-        assert.match(await pods.log("devices", `container=${kind}`), /^d-\d\n$/);
+        await pods.logged("devices", /^d-\d\n$/, `container=${kind}`);
         assert.equal(newest("devices").status?.phase, "Running");
         untouched("devices", kind);
       },

@@ -22,6 +22,9 @@ interface ResourceSlice {
   readonly spec: { readonly devices?: readonly object[] };
 }
 
+/** What a container writes of the device that it has. */
+const oneDevice = /^dev-\d\na device\n$/;
+
 describe("dynamic resource allocation", { timeout: 600_000 }, () => {
   let lab: Lab;
   let driver: DraDriver;
@@ -65,7 +68,7 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     const { pods } = lab;
     await pods.create("templated", user({ resourceClaimTemplateName: "each" }));
     const pod = await pods.ready("templated");
-    await pods.logged("templated", /^dev-\d\na device\n$/);
+    await pods.logged("templated", oneDevice);
     const claim = pod.status?.resourceClaimStatuses?.[0]?.resourceClaimName ?? "";
     assert.deepEqual(callsOf(claim), [`prepare ${claim}`]);
     await pods.remove("templated");
@@ -92,8 +95,8 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     await pods.ready("first");
     await pods.create("second", sharing);
     await pods.ready("second");
-    const device = await pods.log("first");
-    assert.equal(await pods.log("second"), device);
+    const device = await pods.logged("first", oneDevice);
+    await pods.logged("second", device);
     await pods.remove("first");
     await pods.gone("first");
     assert.deepEqual(callsOf("shared"), ["prepare shared"]);
@@ -107,7 +110,7 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     driver.reportHealth("Healthy", "");
     await pods.create("watched", user({ resourceClaimName: "shared" }));
     const pod = await pods.ready("watched");
-    const device = (await pods.log("watched")).split("\n")[0] ?? "";
+    const device = (await pods.logged("watched", oneDevice)).split("\n")[0] ?? "";
     const shown = (health: string, message?: string) =>
       pods.until("watched", `to show ${health}`, (now) =>
         isDeepStrictEqual(

@@ -92,7 +92,7 @@ describe("pods with IPv4 and IPv6 addresses", { timeout: 300_000 }, () => {
     assert.match(six, /^fd00:10:244::/);
     const hosts = status?.hostIPs?.map(({ ip }) => ip);
     assert.deepEqual(hosts, isRemote(cluster.provider) ? [addresses.node] : [addresses.node, machine6]);
-    const [line, ...hostsFile] = (await pods.log("both")).split("\n");
+    const [line, ...hostsFile] = (await pods.logged("both", /\tboth\n/)).split("\n");
     assert.equal(line, `${four} ${four},${six} ${hosts?.join(",")}`);
     for (const ip of [four, six]) assert.ok(hostsFile.includes(`${ip}\tboth`), hostsFile.join("\n"));
   });

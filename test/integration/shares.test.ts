@@ -195,6 +195,6 @@ describe("pods of each QoS class next to an interactive session on the machine",
     const mayLower = hasResourceCapability(capabilitiesIn(status));
     const scored = (score: number) => `${mayLower ? score : Math.max(score, Number(own))}\n`;
     const scores = { idle: 1000, modest: 1000 - Math.floor((1000 * 40 * Mi) / all), steady: -997 };
-    for (const [name, score] of Object.entries(scores)) assert.equal(await pods.log(name), scored(score), name);
+    for (const [name, score] of Object.entries(scores)) await pods.logged(name, scored(score));
   });
 });

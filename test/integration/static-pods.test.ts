@@ -84,7 +84,7 @@ describe("static pods", { timeout: 600_000 }, () => {
   });
 
   test("static pods support logs and exec by the mirror pod's name", async () => {
-    assert.match(await pods.log(nameOf("web")), /^started/);
+    await pods.logged(nameOf("web"), /^started/);
     assert.equal(await versionInside("web"), "one\n");
   });
 

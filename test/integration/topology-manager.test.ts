@@ -102,7 +102,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await pods.create("near", here(asking(cpus, 1)));
     const pod = await pods.ready("near");
     assert.equal(cpusOf(pod), exclusive);
-    assert.equal(await pods.log("near"), "near-0\n");
+    await pods.logged("near", "near-0\n");
     assert.deepEqual([await aligned("count", "container"), await aligned("failure_count", "container")], [1, 0]);
     assert.equal(await metric("topology_manager_admission_errors_total"), 0);
   });
@@ -115,7 +115,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await cpusReleased();
     await pods.create("again", here(asking(cpus, 2)));
     assert.equal(cpusOf(await pods.ready("again")), exclusive);
-    assert.equal(await pods.log("again"), "near-0,near-1\n");
+    await pods.logged("again", "near-0,near-1\n");
     assert.equal(await metric("topology_manager_admission_errors_total"), 1);
     assert.equal(await aligned("failure_count", "container"), 1);
     assert.ok((await metric("topology_manager_admission_requests_total")) >= 3);
@@ -140,10 +140,8 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await register();
     await pods.create("both", here(asking(undefined, 1), asking(undefined, 1, { name: "side" })));
     await pods.ready("both");
-    assert.deepEqual([await pods.log("both", "container=main"), await pods.log("both", "container=side")].toSorted(), [
-      "near-0\n",
-      "near-1\n",
-    ]);
+    const logged = (container: string) => pods.logged("both", /^near-\d\n$/, `container=${container}`);
+    assert.deepEqual([await logged("main"), await logged("side")].toSorted(), ["near-0\n", "near-1\n"]);
     await clear(pods, ["both"]);
     assert.deepEqual(await rejected("wide", here(asking(undefined, 3))), affinityError);
     await clear(pods, ["wide"]);
@@ -155,7 +153,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await register();
     await pods.create("wide", here(asking(undefined, 3)));
     await pods.ready("wide");
-    assert.equal(await pods.log("wide"), "far-0,near-0,near-1\n");
+    await pods.logged("wide", "far-0,near-0,near-1\n");
     await clear(pods, ["wide"]);
   });
 
