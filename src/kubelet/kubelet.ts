@@ -36,6 +36,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
 
   const stages = [
     ...cluster.running,
+    ...pipeline.eviction,
     ...observed.running,
     ...pipeline.running,
     ...createEndpointPublishing(context, cluster),

@@ -29,22 +29,32 @@ export interface MaintenanceParts extends PodStages, PodSources {
   readonly usages: PodUsages;
 }
 
-/** Creates the maintenance services of a node, in start order: housekeeping, garbage collection, the OOM watcher, log rotation,
- *  eviction, graceful shutdown. */
+/** The maintenance services of a node. */
+export interface Maintenance {
+  /** The eviction manager. It starts before the pods are known: the node is not Ready before its disks and memory have been measured, and no
+   *  pod is evicted before all are known. */
+  readonly eviction: readonly Runnable[];
+  /** In start order: housekeeping, garbage collection, the OOM watcher, log rotation, graceful shutdown. */
+  readonly running: readonly Runnable[];
+}
+
+/** Creates the maintenance services of a node. */
 export function createMaintenance(
   context: NodeContext,
   cluster: Cluster,
   observed: ObservedTarget,
   parts: MaintenanceParts,
-): readonly Runnable[] {
+): Maintenance {
   const { garbage, reclaim, runnables } = createGarbageCollection(context, cluster, observed, parts);
-  return [
-    createNodeHousekeeping(context, observed, parts, garbage),
-    ...runnables,
-    ...createTargetUpkeep(context, cluster, observed),
-    ...createEvictionManager(context, cluster, observed, parts, reclaim),
-    ...createShutdown(context, cluster, observed, parts),
-  ];
+  return {
+    eviction: createEvictionManager(context, cluster, observed, parts, reclaim),
+    running: [
+      createNodeHousekeeping(context, observed, parts, garbage),
+      ...runnables,
+      ...createTargetUpkeep(context, cluster, observed),
+      ...createShutdown(context, cluster, observed, parts),
+    ],
+  };
 }
 
 function createNodeHousekeeping(

@@ -55,7 +55,7 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
   const sources = createPodSources(context, cluster, observed, { ...stages, manager, workers });
   const { syncLoop } = sources;
   const parts = { ...stages, ...sources, workers, disk, usages: stats.usages };
-  const maintenance = createMaintenance(context, cluster, observed, parts);
+  const { eviction, running: maintenance } = createMaintenance(context, cluster, observed, parts);
   const running: readonly Runnable[] = [
     statuses,
     ...createNodePodsApi(context),
@@ -77,7 +77,7 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
   const isStalled = () => observed.pleg.isStalled(timeoutMs) || syncLoop.isStalled(timeoutMs);
   /** The kubelet's message if pods are not synced; undefined while they are. */
   const syncLoopHealth = () => (isStalled() ? "sync Loop took longer than expected" : undefined);
-  return { stats, volumes, manager, syncLoopHealth, running };
+  return { stats, volumes, manager, syncLoopHealth, eviction, running };
 }
 
 /** Creates the components that pod workers use. */
