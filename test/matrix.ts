@@ -96,7 +96,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   certificates: { on: cri, why: cluster, seconds: 35 },
   "chaos-apiserver": { on: [], more: cri, why: cluster, fits: onContainerd, seconds: 235 },
   "chaos-kill": { on: [], more: cri, why: "kills the agent alone, at random", fits: onContainerd, seconds: 70 },
-  "chaos-runtime": { on: [], why: "kills the runtime alone, at random", fits: onContainerd, seconds: 95 },
+  "chaos-runtime": { on: [], more: cri, why: "kills the runtime alone, at random", fits: onContainerd, seconds: 95 },
   "container-files": {
     on: here,
     why: "log files are written by CRI runtimes in one format, by Docker in another",
@@ -295,7 +295,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 80,
   },
   "several-nodes": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
-  "several-targets": { on: [], why: "brings providers of its own", fits: onContainerd, seconds: 70 },
+  "several-targets": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
     on: onSystemd,
     why: "the kernel divides by what files or systemd set, and the runtime below it (on cgroup v2: guest-limits, guest-cgroupfs); the session is SSH's",
@@ -320,7 +320,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: ["ssh"],
     seconds: 35,
   },
-  startup: { on: [], why: cluster, seconds: 70 },
+  startup: { on: [], more: cri, why: cluster, seconds: 40 },
   "static-pods": { on: cri, why: cluster, seconds: 70 },
   stats: {
     on: cri,
@@ -374,8 +374,8 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "drivers talk to graftlet alone, over SSH through the link; file systems grow by commands of a Host",
     seconds: 30,
   },
-  "claims-expansion-crash": { on: [], why: stage, seconds: 50 },
-  "claims-many": { on: [], why: stage, fits: cri, seconds: 125 },
+  "claims-expansion-crash": { on: [], more: cri, why: stage, seconds: 50 },
+  "claims-many": { on: [], more: cri, why: stage, fits: cri, seconds: 125 },
   "claims-provisioned": {
     on: [],
     why: "a provisioner of others' that runs in pods, and volumes as claims has them",
