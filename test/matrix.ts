@@ -44,7 +44,7 @@ export interface Runs {
   readonly fits?: readonly Provider[];
   /** The lab that it shares with other files: they run in one process, one after the other, and start it by this name. */
   readonly lab?: string;
-  /** It measures: it runs after all others, with the machine to itself. */
+  /** True for a benchmark: it runs after all other files, with nothing beside it. */
   readonly alone?: boolean;
   /** How long it takes, beside others on two processors: the longest begin first. */
   readonly seconds: number;

@@ -17,7 +17,7 @@ export interface Job {
   readonly env: Readonly<Record<string, string>>;
   /** What fails is not repeated. */
   readonly once?: boolean;
-  /** It measures, so nothing else runs beside it. */
+  /** True for a benchmark: nothing else runs beside it. */
   readonly alone?: boolean;
   /** How long it usually takes. */
   readonly seconds: number;

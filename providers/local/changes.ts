@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import * as fsp from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { mountTmpfsCommand, parseMounts } from "../../src/host/mounts.ts";
+import { mountTmpfsCommand, mountsBelow, parseMounts } from "../../src/host/mounts.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import type { FileChange, RunOptions, RunResult } from "../../src/seams/host.ts";
 import { openDirectory } from "./directory.ts";
@@ -114,45 +114,33 @@ async function mountTmpfs(
 }
 
 /** Removes a file or directory; a missing one counts as removed. Most paths need one or two calls; only a directory with entries is
- *  opened. */
+ *  opened. @throws failed_precondition for a mount point, or one below it. */
 async function remove(path: string, recursive: boolean, signal?: AbortSignal): Promise<void> {
-  const notFile = await refusalOf(fsp.unlink(path), path, "EISDIR");
-  if (!notFile) return;
-  const notEmpty = await refusalOf(fsp.rmdir(path), path, "ENOTEMPTY", "EEXIST");
-  if (!notEmpty) return;
-  if (!recursive) throw notEmpty;
-  await using parent = await ignoreNotFound(openDirectory(dirname(path), { follow: true }));
-  if (!parent) return;
-  const own = join(await fsp.readlink(parent.path), basename(path));
-  const mount = mountPoints().find((each) => each === own || each.startsWith(`${own}/`));
-  if (mount !== undefined) throw mountPointError(mount);
-  await removeTree(parent, Buffer.from(basename(path)), signal);
-}
-
-/** Awaits the removal of a path. @param expected errors that mean that the path is not what the call removes.
- *  @returns such an error; undefined once nothing is at the path. @throws failed_precondition for a mount point. */
-async function refusalOf(removal: Promise<void>, path: string, ...expected: string[]): Promise<Error | undefined> {
   try {
-    await removal;
+    await ignoreNotFound(unlinkOrRmdir(path));
   } catch (error) {
-    if (error instanceof Error && hasErrno(error, ...expected)) return error;
     // A read-only file system refuses even if nothing is there.
-    const isMissing = hasErrno(error, "ENOENT", "ENOTDIR") || (hasErrno(error, "EROFS") && !(await exists(path)));
-    if (isMissing) return undefined;
-    // A cgroup with processes is busy too.
-    if (hasErrno(error, "EBUSY") && mountPoints().includes(await realPathOf(path))) throw mountPointError(path);
-    throw error;
+    if (hasErrno(error, "EROFS") && !(await ignoreNotFound(fsp.lstat(path)))) return;
+    const hasEntries = hasErrno(error, "ENOTEMPTY", "EEXIST");
+    // A mount point is busy, and so is a cgroup with processes.
+    if (!hasErrno(error, "EBUSY") && !(hasEntries && recursive)) throw error;
+    await using parent = await ignoreNotFound(openDirectory(dirname(path), { follow: true }));
+    if (!parent) return;
+    const mount = firstMountBelow(join(await fsp.readlink(parent.path), basename(path)));
+    if (mount !== undefined) throw mountPointError(mount);
+    if (!hasEntries) throw error;
+    await removeTree(parent, Buffer.from(basename(path)), signal);
   }
-  return undefined;
 }
 
-async function exists(path: string): Promise<boolean> {
-  return (await ignoreNotFound(fsp.lstat(path))) !== undefined;
-}
-
-/** The path as the kernel lists mounts: without links, except at its end. */
-async function realPathOf(path: string): Promise<string> {
-  return join(await fsp.realpath(dirname(path)), basename(path));
+/** Removes a file, a link or an empty directory. */
+async function unlinkOrRmdir(path: string): Promise<void> {
+  try {
+    await fsp.unlink(path);
+  } catch (error) {
+    if (!hasErrno(error, "EISDIR")) throw error;
+    await fsp.rmdir(path);
+  }
 }
 
 async function ignoreNotFound<T>(call: Promise<T>): Promise<T | undefined> {
@@ -164,8 +152,8 @@ async function ignoreNotFound<T>(call: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Lists mount points, including bind mounts of the same file system. */
-function mountPoints(): readonly string[] {
+/** The first mount point at a path or below it, including bind mounts of the same file system. @param path without symlinks. */
+function firstMountBelow(path: string): string | undefined {
   const table = readKernelFile("/proc/self/mountinfo", maxMountTableBytes).toString();
-  return parseMounts(table).map(({ path }) => path);
+  return mountsBelow(parseMounts(table), path).at(-1);
 }

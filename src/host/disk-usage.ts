@@ -63,7 +63,7 @@ export async function fileSystemDevice(host: Pick<Host, "run">, path: string, si
   return device;
 }
 
-/** The devices of several paths' file systems, from one command if all paths exist. */
+/** The devices of several paths' file systems, in order. One `df` reads them all; it is repeated for each path only if one is missing. */
 export async function fileSystemDevices(
   host: Pick<Host, "run">,
   paths: readonly string[],
@@ -74,7 +74,7 @@ export async function fileSystemDevices(
   return Promise.all(paths.map((path) => fileSystemDevice(host, path, signal)));
 }
 
-/** Devices in the order of the paths; those that do not exist have none. */
+/** Runs one `df`. Its result is shorter than the list of paths if some of them do not exist. */
 async function devicesIn(
   host: Pick<Host, "run">,
   paths: readonly string[],

@@ -31,8 +31,8 @@ export interface MaintenanceParts extends PodStages, PodSources {
 
 /** The maintenance services of a node. */
 export interface Maintenance {
-  /** The eviction manager. It starts before the pods are known: the node is not Ready before its disks and memory have been measured, and no
-   *  pod is evicted before all are known. */
+  /** The eviction manager. It starts before the pods are known: the node is not Ready before its disks and memory have been measured, and nothing
+   *  is evicted before all pod sources have reported or timed out. */
   readonly eviction: readonly Runnable[];
   /** In start order: housekeeping, garbage collection, the OOM watcher, log rotation, graceful shutdown. */
   readonly running: readonly Runnable[];

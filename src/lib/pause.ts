@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { onAbort } from "./runnables.ts";
 
-/** Resolves after `ms` milliseconds (undefined: no limit), or earlier when `event` resolves or the signal, if any, aborts. */
+/** Resolves after `ms` milliseconds (undefined: no limit), or earlier if `event` resolves or the signal aborts. */
 export async function pause(
   clock: Pick<Clock, "sleep">,
   ms: number | undefined,

@@ -14,15 +14,15 @@ import { createLogger } from "../../src/lib/log.ts";
 import type { Cluster } from "../harness/cluster.ts";
 import { sandboxImage } from "../harness/containerd-config.ts";
 
-/** The least that any agent has to do for a pod: the three calls that make one run and the two that end it, and nothing around them. */
+/** The runtime calls that any agent has to make for a pod, three to start it and two to stop it: the lower limit of an agent's times. */
 export interface BareLoop extends AsyncDisposable {
   /** Runs a pod. @returns milliseconds that it took. */
   run(name: string): Promise<number>;
-  /** Ends all of them at once. @returns milliseconds that it took. */
+  /** Stops all pods concurrently, then removes them. @returns milliseconds until the last one had stopped. */
   end(): Promise<number>;
 }
 
-/** A pod's own by default. */
+/** The API server's default for terminationGracePeriodSeconds. */
 const graceSeconds = 30;
 
 /** Speaks to the cluster's containerd; no agent may run beside it, for one would take its pods away. */

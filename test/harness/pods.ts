@@ -49,7 +49,7 @@ export interface Pods extends AsyncDisposable {
   /** Waits until what this version of a pod asks for is in force, as its conditions say, and returns the pod. */
   resized(asked: Pod): Promise<Pod>;
   log(name: string, query?: string): Promise<string>;
-  /** Waits until a pod's log is this, or matches it: a container that runs may not have written yet. @returns the log. */
+  /** Waits until a pod's log equals or matches `expected`: a running container may not have written anything yet. @returns the log. */
   logged(name: string, expected: string | RegExp, query?: string): Promise<string>;
   /** Waits for a container to end and returns its log. */
   outputOf(name: string, container?: string): Promise<string>;
