@@ -108,6 +108,12 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
   };
 }
 
+interface TakeReason {
+  /** UID of the owner, if the object is taken because only that one does not reach it. */
+  readonly unreachedBy?: string | undefined;
+  readonly onTaken?: () => unknown;
+}
+
 /** Takes objects without a living owner, those that this replica claims, and those that it reaches in place of their owners. */
 function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: () => void) {
   const { self, membership, claims, reachClaims, clock } = deps;
@@ -119,12 +125,13 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
   const taken = new Map<string, number>();
   const placed = placedObject(membership);
   const isClaimed = (object: T) => claims?.concerns(object) ?? false;
-  const start = (object: T, signal: AbortSignal, onTaken = () => {}) => {
+  const start = (object: T, signal: AbortSignal, { unreachedBy, onTaken = () => {} }: TakeReason = {}) => {
     if (!mayServe(deps, self.uid, object)) return;
     const { name, uid } = object.metadata;
     const epoch = (object.status?.owner?.epoch ?? 0) + 1;
     if ((taken.get(uid) ?? 0) >= epoch) return;
-    const work = () => inTurn(() => take(deps, object, epoch, signal), signal);
+    const former = unreachedBy !== undefined && { unreachedBy: { uid: unreachedBy, epoch } };
+    const work = () => inTurn(() => take(deps, object, { epoch, ...former }, signal), signal);
     const workAndRecord = async () => {
       taken.set(uid, await work());
       onTaken();
@@ -134,12 +141,12 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
   /** Replicas for the objects without owner, by their names. Objects that are claimed are placed among themselves: replicas have as many of
    *  them as machines have chosen. */
   const targetsOf = (all: readonly T[]) => {
-    const parts = [all.filter(isClaimed), all.filter((object) => !isClaimed(object))];
-    const groups = parts.flatMap((part) => groupsOf(deps, part));
+    const others = all.filter((object) => !isClaimed(object));
+    const groups = [...groupsOf(deps, all.filter(isClaimed)), ...groupsOf(deps, others, reachClaims?.doubtful(all))];
     return new Map(groups.flatMap((group) => [...placementOf(group.objects.map(placed), group.replicas)]));
   };
   return {
-    take: start,
+    take: (object: T, signal: AbortSignal) => start(object, signal),
     /** Takes the objects that are this replica's turn. @returns when to look again, milliseconds; undefined if no other object is without
      *  owner. */
     takeUnowned(all: readonly T[], signal: AbortSignal): number | undefined {
@@ -169,14 +176,20 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
         if (!claims?.concerns(object) || object.status?.owner?.uid === self.uid) continue;
         const isOwned = placed(object).owner !== undefined;
         const leftMs = claims.delayMs(object, isOwned);
-        if (leftMs === 0) start(object, signal, () => isOwned && claims.taken(object));
+        if (leftMs === 0) start(object, signal, { onTaken: () => isOwned && claims.taken(object) });
         else againMs = soonest(againMs, leftMs);
       }
       return againMs;
     },
     /** Takes the objects whose owners do not reach them. */
     takeUnreached(all: readonly T[], signal: AbortSignal): void {
-      for (const object of all) if (reachClaims?.isDue(object)) start(object, signal, () => reachClaims.taken(object));
+      for (const object of all) {
+        if (!reachClaims?.isDue(object)) continue;
+        start(object, signal, {
+          unreachedBy: object.status?.owner?.uid,
+          onTaken: () => reachClaims.taken(object),
+        });
+      }
     },
   };
 }
@@ -220,11 +233,11 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       keepOnly(handedOver, all);
       const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
       if (atOnce <= 0) return;
-      const balanced = all.filter((object) => !claims?.concerns(object) && !reachClaims?.keeps(object));
+      const balanced = all.filter((object) => !claims?.concerns(object) && !reachClaims?.isKept(object));
       const misplaced = balanced.filter(
         (object) => isOwn(object) && !mayServe(deps, self.uid, object) && hasOthers(object),
       );
-      const surplus = groupsOf(deps, balanced).flatMap((group) =>
+      const surplus = groupsOf(deps, balanced, reachClaims?.doubtful(all)).flatMap((group) =>
         surplusOf(group.objects.map(placedObject(membership)), group.replicas, self.uid),
       );
       const wanted = [...misplaced.map(({ metadata }) => metadata.name), ...surplus];
@@ -248,14 +261,23 @@ export function mayServe<T extends OwnedObject>(
   return !membership.isOutside(uid) || !needsPod?.(object);
 }
 
-/** Groups objects by the replicas that accept them. Each group is placed by itself, so that all replicas of a group have the same choice. */
-function groupsOf<T extends OwnedObject>({ membership, needsPod }: OwnershipDeps<T>, all: readonly T[]) {
+/** Groups objects by the replicas that accept them. Each group is placed by itself, so that all replicas of a group have the same choice.
+ *  @param doubtful UIDs of replicas that get objects only if a group has no others. */
+function groupsOf<T extends OwnedObject>(
+  { membership, needsPod }: OwnershipDeps<T>,
+  all: readonly T[],
+  doubtful: ReadonlySet<string> = new Set(),
+) {
   const accepting = membership.accepting();
   const pods = accepting.filter((uid) => !membership.isOutside(uid));
-  if (!needsPod || pods.length === accepting.length) return [{ objects: all, replicas: accepting }];
+  const preferred = (replicas: readonly string[]) => {
+    const certain = replicas.filter((uid) => !doubtful.has(uid));
+    return certain.length > 0 ? certain : replicas;
+  };
+  if (!needsPod || pods.length === accepting.length) return [{ objects: all, replicas: preferred(accepting) }];
   return [
-    { objects: all.filter(needsPod), replicas: pods },
-    { objects: all.filter((object) => !needsPod(object)), replicas: accepting },
+    { objects: all.filter(needsPod), replicas: preferred(pods) },
+    { objects: all.filter((object) => !needsPod(object)), replicas: preferred(accepting) },
   ];
 }
 
@@ -307,12 +329,12 @@ function placedObject({ isAlive }: Pick<Membership, "isAlive">) {
 async function take<T extends OwnedObject>(
   deps: OwnershipDeps<T>,
   object: T,
-  epoch: number,
+  taken: Pick<OwnerStatus, "epoch" | "unreachedBy">,
   signal: AbortSignal,
 ): Promise<number> {
   const { name: replica, uid } = deps.self;
-  await writeOwner(deps, object, { replica, uid, epoch, since: rfc3339(deps.clock.now()) }, signal);
-  return epoch;
+  await writeOwner(deps, object, { replica, uid, since: rfc3339(deps.clock.now()), ...taken }, signal);
+  return taken.epoch;
 }
 
 /** Leaves an object without owner, unless it has another one by now. @returns the epoch in which this replica owned it.

@@ -1,13 +1,16 @@
 import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import { type GraftedNode, isDeleted } from "./grafted-node.ts";
+import { createKeptObjects } from "./kept-objects.ts";
 import { rankOf } from "./placement.ts";
 
 export interface ReachClaimsDeps {
   readonly clock: Pick<Clock, "monotonic" | "sleep" | "within">;
+  readonly log: Pick<Logger, "info">;
   /** UID of this replica. */
   readonly self: string;
   /** The objects that are served, as they are in the cluster. */
@@ -26,8 +29,11 @@ export interface ReachClaims<T> {
   isDue(object: T): boolean;
   /** To be called when this replica has taken such an object. */
   taken(object: T): void;
-  /** True for an object that was taken for that reason not long ago, and is not given away because of the number of objects. */
-  keeps(object: T): boolean;
+  /** True for an object that a replica took for that reason not long ago. It is not given away because of the number of objects. */
+  isKept(object: T): boolean;
+  /** Returns the UIDs of the replicas from which such objects were taken: they may not reach other machines either, and get no objects as
+   *  long as there are other replicas. */
+  doubtful(objects: readonly T[]): ReadonlySet<string>;
 }
 
 /** Claims that connect to machines while they run. */
@@ -45,8 +51,8 @@ const [unlinkedMs, turnMs] = [60_000, 120_000];
 const reachedMs = 60_000;
 /** Interval of the connections: after a success, and after failures, where it doubles up to a maximum, milliseconds. */
 const [repeatMs, firstRetryMs, longestRetryMs] = [20_000, 60_000, 600_000];
-/** Minimum interval between two takes of one object by one replica, and how long it then keeps the object, milliseconds. */
-const [againMs, keptMs] = [600_000, 3_600_000];
+/** Minimum interval between two takes of one object by one replica, milliseconds. */
+const againMs = 600_000;
 /** Connections at the same time, and the time limit of each, milliseconds. */
 const [connectionsAtOnce, connectionMs] = [4, 30_000];
 
@@ -67,26 +73,16 @@ interface Unlinked {
  *  network of a cluster node is broken. The replica that ranks the object highest tries first. A machine that no replica reaches stays with
  *  its owner. */
 export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
-  const { clock, self, objects, accepting, reach, onDue } = deps;
+  const { clock, log, self, objects, accepting, reach, onDue } = deps;
   const changed = createTrigger();
-  const unlinked = new Map<string, Unlinked>();
+  const unlinked = createUnlinkedObjects(deps);
   const takenAt = new Map<string, number>();
+  const kept = createKeptObjects(clock);
   const inTurn = createSemaphore(connectionsAtOnce);
-  const since = (uid: string) => clock.monotonic() - (takenAt.get(uid) ?? Number.NEGATIVE_INFINITY);
-  /** Updates what is known of objects without a link. */
-  const follow = (all: readonly GraftedNode[]): void => {
+  const forgetOthers = (all: readonly GraftedNode[]): void => {
     const uids = new Set(all.map(({ metadata: { uid } }) => uid));
     for (const uid of takenAt.keys()) if (!uids.has(uid)) takenAt.delete(uid);
-    const lost = new Map(
-      all.filter((object) => isUnlinked(object, self)).map((object) => [object.metadata.uid, object]),
-    );
-    for (const [uid, { epoch }] of unlinked) if (lost.get(uid)?.status?.owner?.epoch !== epoch) unlinked.delete(uid);
-    for (const [uid, { status }] of lost) {
-      if (unlinked.has(uid)) continue;
-      const now = clock.monotonic();
-      const fresh = { since: now, reached: undefined, failures: 0, next: now + unlinkedMs, isConnecting: false };
-      unlinked.set(uid, { epoch: status?.owner?.epoch ?? 0, ...fresh });
-    }
+    kept.keepOnly(uids);
   };
   const isMine = (object: GraftedNode, known: Unlinked): boolean => {
     const { metadata, status } = object;
@@ -95,14 +91,18 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
     return rank !== undefined && clock.monotonic() >= known.since + unlinkedMs + rank * turnMs;
   };
   const connect = async (object: GraftedNode, known: Unlinked, signal: AbortSignal): Promise<void> => {
+    const { name } = object.metadata;
     known.isConnecting = true;
     try {
       await inTurn(() => reach(object, clock.within(connectionMs, signal)), signal);
       const now = clock.monotonic();
+      if (!known.reached) log.info({ object: name }, "reached a machine that its owner does not reach");
       known.failures = 0;
       known.reached = { first: known.reached?.first ?? now, last: now };
       known.next = now + repeatMs;
-    } catch {
+    } catch (error) {
+      if (!signal.aborted)
+        log.info({ err: error, object: name }, "cannot reach the machine of another replica's object either");
       known.reached = undefined;
       known.next = clock.monotonic() + Math.min(firstRetryMs * 2 ** known.failures, longestRetryMs);
       known.failures += 1;
@@ -114,13 +114,15 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
   const isDue = ({ metadata: { uid }, status }: GraftedNode): boolean => {
     const known = unlinked.get(uid);
     if (!known?.reached || known.epoch !== status?.owner?.epoch) return false;
-    return known.reached.last - known.reached.first >= reachedMs && since(uid) >= againMs;
+    const sinceTaken = clock.monotonic() - (takenAt.get(uid) ?? Number.NEGATIVE_INFINITY);
+    return known.reached.last - known.reached.first >= reachedMs && sinceTaken >= againMs;
   };
   return {
     name: "machines that their owners do not reach",
     isDue,
     taken: ({ metadata: { uid } }) => void takenAt.set(uid, clock.monotonic()),
-    keeps: ({ metadata: { uid } }) => since(uid) < keptMs,
+    isKept: kept.isKept,
+    doubtful: kept.formerOwners,
     check: changed.fire,
     changed(object) {
       if (isUnlinked(object, self) !== unlinked.has(object.metadata.uid)) changed.fire();
@@ -128,7 +130,8 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
     async run(signal) {
       while (!signal.aborted) {
         const all = objects();
-        follow(all);
+        forgetOthers(all);
+        unlinked.follow(all);
         let due: number | undefined;
         for (const object of all) {
           const known = unlinked.get(object.metadata.uid);
@@ -141,6 +144,27 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
         }
         const waitMs = due === undefined ? undefined : Math.max(0, due - clock.monotonic());
         await pause(clock, waitMs, changed.fired(signal), signal);
+      }
+    },
+  };
+}
+
+/** What a replica knows of the objects whose owners cannot reach their machines, by their UIDs. */
+function createUnlinkedObjects({ clock, self }: Pick<ReachClaimsDeps, "clock" | "self">) {
+  const known = new Map<string, Unlinked>();
+  return {
+    get: (uid: string) => known.get(uid),
+    has: (uid: string) => known.has(uid),
+    follow(all: readonly GraftedNode[]): void {
+      const lost = new Map(
+        all.filter((object) => isUnlinked(object, self)).map((object) => [object.metadata.uid, object]),
+      );
+      for (const [uid, { epoch }] of known) if (lost.get(uid)?.status?.owner?.epoch !== epoch) known.delete(uid);
+      for (const [uid, { status }] of lost) {
+        if (known.has(uid)) continue;
+        const now = clock.monotonic();
+        const fresh = { since: now, reached: undefined, failures: 0, next: now + unlinkedMs, isConnecting: false };
+        known.set(uid, { epoch: status?.owner?.epoch ?? 0, ...fresh });
       }
     },
   };

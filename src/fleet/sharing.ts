@@ -41,6 +41,7 @@ export function createSharing({ nodes, pools, onReplicasChange, ...deps }: Shari
   });
   const reachClaims = createReachClaims({
     clock,
+    log,
     self: deps.self.uid,
     objects: () => nodes.objects().filter((object) => !nodes.claims?.concerns(object)),
     accepting: (object) =>

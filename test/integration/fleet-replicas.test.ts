@@ -91,14 +91,8 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
       assert.equal(await lab.cluster.mustKubectl(["exec", `on-${name}`, "--", "echo", "hello"]), "hello\n");
       assert.equal(await lab.cluster.mustKubectl(["logs", `on-${name}`]), "started\n");
     }
-    const selector = [
-      "get",
-      "gn",
-      inNamespace,
-      `--field-selector=status.owner.replica=${owned[0]?.replica}`,
-      "--output=name",
-    ];
-    assert.match(await lab.cluster.mustKubectl(selector), /graftednode/);
+    const selector = `--field-selector=status.owner.replica=${owned[0]?.replica}`;
+    assert.match(await lab.cluster.mustKubectl(["get", "gn", inNamespace, selector, "--output=name"]), /graftednode/);
   });
 
   test("graftlet status in each Pod shows the machines of the others, and who serves them", async () => {
@@ -263,7 +257,7 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     await packets("-I");
     try {
       const isLeft = ({ replica }: { readonly replica: string }) => replica === owner;
-      await shared.untilShared((owned) => !owned.some(isLeft), 420_000);
+      await shared.untilShared((owned) => !owned.some(isLeft), 300_000);
       for (const { name } of moved) await shared.untilAnswers(name);
       const took = (performance.now() - began) / 1_000;
       console.log(`machines that their owner did not reach were served again after ${took.toFixed(0)} s`);
@@ -273,8 +267,11 @@ describe("machines shared by the replicas of a release", { timeout: 1_200_000 },
     }
     await sleep(5_000);
     const after = await shared.untilShared(() => true);
-    const isMoved = ({ name }: { readonly name: string }) => moved.some((one) => one.name === name);
-    for (const { name, replica } of after.filter(isMoved)) assert.notEqual(replica, owner, name);
+    for (const { name, replica, epoch } of after) {
+      assert.notEqual(replica, owner, name);
+      const old = before.find((one) => one.name === name);
+      assert.equal(epoch, (old?.epoch ?? 0) + Number(old?.replica === owner), name);
+    }
     assert.deepEqual(await shared.containers(), running);
   });
 

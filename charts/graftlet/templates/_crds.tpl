@@ -94,6 +94,13 @@ properties:
   uid: { type: string, maxLength: 64 }
   epoch: { type: integer, format: int64, minimum: 1, description: Grows by one each time that a replica takes the object. }
   since: { type: string, format: date-time }
+  unreachedBy:
+    description: The replica from which the owner of this epoch took the machine, because only that one did not reach it.
+    type: object
+    required: [uid, epoch]
+    properties:
+      uid: { type: string, maxLength: 64 }
+      epoch: { type: integer, format: int64, minimum: 1 }
 {{- end -}}
 
 {{/* Schema of a condition. */}}

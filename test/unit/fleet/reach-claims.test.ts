@@ -3,6 +3,7 @@ import { test, type TestContext } from "node:test";
 import type { FleetCondition, GraftedNode } from "../../../src/fleet/grafted-node.ts";
 import { rankOf } from "../../../src/fleet/placement.ts";
 import { createReachClaims } from "../../../src/fleet/reach-claims.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const replicas = ["a", "b", "c"];
@@ -22,6 +23,12 @@ function object(status: FleetCondition["status"], reason: string, epoch = 1): Gr
   };
 }
 
+/** An object that replica b took from one that did not reach it, in an epoch, and the present epoch of b. */
+function takenFrom(former: string, epoch: number, now = epoch): GraftedNode {
+  const owner = { replica: "b", uid: "b", epoch: now, since: "", unreachedBy: { uid: former, epoch } };
+  return { ...object("True", "Connected"), status: { owner, observedEpoch: now } };
+}
+
 /** The claims of a replica. */
 function start(t: TestContext, self = inTurn[0] ?? "") {
   const clock = fakeClock();
@@ -29,6 +36,7 @@ function start(t: TestContext, self = inTurn[0] ?? "") {
   const world = { object: object("False", "LinkDown"), isReached: true, connections: 0, due: 0 };
   const claims = createReachClaims({
     clock,
+    log: silentLog(),
     self,
     objects: () => [world.object],
     accepting: () => replicas,
@@ -105,14 +113,34 @@ test("an object whose link comes back, whose machine refuses the login, or that 
   }
 });
 
-test("an object that was taken is kept for an hour, and not taken again for ten minutes", async (t) => {
+test("an object that was taken is not taken again for ten minutes", async (t) => {
   const { world, claims, advance } = start(t);
   await advance(165);
   claims.taken(world.object);
-  assert.equal(claims.keeps(world.object), true);
   assert.equal(claims.isDue(world.object), false, "the owner has lost it again");
   await advance(600);
   assert.equal(claims.isDue(world.object), true);
-  await advance(3_000);
-  assert.equal(claims.keeps(world.object), false);
+});
+
+test("every replica leaves an object that was taken where it is for an hour, and doubts its former owner for as long", async (t) => {
+  for (const self of ["a", "b", "c"]) {
+    const { claims, advance } = start(t, self);
+    const taken = takenFrom("a", 2);
+    assert.equal(claims.isKept(taken), true);
+    assert.deepEqual([...claims.doubtful([taken])], ["a"]);
+    await advance(3_595);
+    assert.equal(claims.isKept(taken), true);
+    await advance(10);
+    assert.equal(claims.isKept(taken), false);
+    assert.equal(claims.doubtful([taken]).size, 0);
+    assert.equal(claims.isKept(takenFrom("a", 5)), true, "it was taken again");
+  }
+});
+
+test("an object that came to its owner in another way is not kept, even if an earlier version left the field in its status", async (t) => {
+  const { claims } = start(t);
+  for (const other of [object("True", "Connected"), takenFrom("a", 2, 3)]) {
+    assert.equal(claims.isKept(other), false);
+    assert.equal(claims.doubtful([other]).size, 0);
+  }
 });

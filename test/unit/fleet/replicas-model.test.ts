@@ -311,23 +311,30 @@ test("a replica that shuts down hands its objects over within seconds", async ()
   await end(world);
 });
 
-test("a machine that only its owner does not reach is taken by a replica that does, and stays there", async () => {
-  const world = createWorld(29);
-  for (const uid of ["a", "b", "c"]) startReplica(world, uid);
-  await untilServed(world, "start");
-  const owner = ownerOf(world, "m-0")?.uid ?? "";
-  world.interrupted.add(wayOf(owner, "m-0"));
-  await advance(world, 110_000);
-  assert.equal(ownerOf(world, "m-0")?.uid, owner, "the link may come back");
-  await advance(world, 30_000);
-  const taker = ownerOf(world, "m-0")?.uid ?? "";
-  assert.notEqual(taker, owner);
-  assert.deepEqual(unserved(world), []);
-  await advance(world, 300_000);
-  assert.equal(ownerOf(world, "m-0")?.uid, taker, "it is not given back because of the number of objects");
-  checkEpochs(world);
-  await end(world);
-});
+for (const [what, isLost, seed] of [
+  ["a machine", (name: string) => name === "m-0", 29],
+  ["each of many machines", (name: string) => reached.includes(name), 37],
+] as const)
+  test(`${what} that only its owner does not reach is taken once, and its former owner gets no other`, async () => {
+    const world = createWorld(seed);
+    for (const uid of ["a", "b", "c"]) startReplica(world, uid);
+    await untilServed(world, "start");
+    await advance(world, 30_000);
+    const owner = ownerOf(world, "m-0")?.uid ?? "";
+    const lost = reached.filter((name) => isLost(name) && ownerOf(world, name)?.uid === owner);
+    const before = world.api.ownerChanges.length;
+    for (const name of reached) if (isLost(name)) world.interrupted.add(wayOf(owner, name));
+    await advance(world, 110_000);
+    assert.equal(world.api.ownerChanges.length, before, "the links may come back");
+    await advance(world, 50_000);
+    assert.deepEqual(unserved(world), []);
+    await advance(world, 600_000);
+    const changes = world.api.ownerChanges.slice(before);
+    assert.deepEqual(changes.map(({ name }) => name).toSorted(), lost);
+    assert.ok(changes.every(({ uid }) => uid !== owner));
+    checkEpochs(world);
+    await end(world);
+  });
 
 test("a machine that no replica reaches stays with its owner", async () => {
   const world = createWorld(31);
