@@ -42,7 +42,7 @@ import type { PrivateColumn } from "../state/records.ts";
 import type { TopologyManager } from "../topology/manager.ts";
 import type { Claims } from "../volumes/ports.ts";
 import type { PartsOf } from "./wiring.ts";
-import type { KubeletServerDeps } from "../server/ports.ts";
+import type { NodeServerDeps } from "../server/server.ts";
 
 /** The locks that reserve the target for this node. */
 export interface TargetClaim extends Fence {
@@ -56,7 +56,8 @@ export interface TargetClaim extends Fence {
 }
 
 /** Parts that all nodes of a process share. */
-export interface ProcessParts extends Pick<KubeletServerDeps, "unauthenticated" | "flags" | "verbosity" | "profiles"> {
+export interface ProcessParts
+  extends Pick<NodeServerDeps, "kubeletApi" | "unauthenticated" | "flags" | "verbosity" | "profiles"> {
   /** ID of this process, to recognize its own health endpoints. */
   readonly instance: string;
   readonly readiness: Readiness;

@@ -94,7 +94,7 @@ async function createClientCA({ config, client, standalone, clock, log }: NodeCo
 }
 
 function createApi(
-  { config, flags, target, unauthenticated, verbosity, profiles, metrics, tracer, partsOf }: NodeContext,
+  { config, flags, target, kubeletApi, unauthenticated, verbosity, profiles, metrics, tracer, partsOf }: NodeContext,
   { logs, targetClock }: ObservedTarget,
   { stats, syncLoopHealth }: Pick<PodPipeline, "stats" | "syncLoopHealth">,
   gate: ServerGate,
@@ -104,6 +104,7 @@ function createApi(
   return createKubeletServer({
     ...parts,
     ...gate,
+    kubeletApi,
     unauthenticated,
     verbosity,
     profiles,

@@ -45,58 +45,62 @@ export interface GaugeOptions<L extends string> {
 /** Prometheus' default buckets, seconds. */
 export const defaultBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-/** @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
+/** Creates the metrics of a node. A metric is kept once it has a value: a process may have a thousand nodes, most of whose metrics are never
+ *  used.
+ *  @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
 export function createMetrics(): Metrics {
-  const registry = new Registry();
+  /** Return the metrics as they are now, in order. */
+  const shown: (() => Promise<Metric>)[] = [];
   const common = (name: string, help: string, labels: readonly string[] = []) => ({
     name,
     help,
     labelNames: [...labels],
     registers: [],
   });
-  const registered = <M extends Metric>(metric: M): M => {
-    registry.registerMetric(metric);
-    return metric;
+  /** Creates a metric at its first use. Until then, an empty one is shown. */
+  const onDemand = <M extends Metric>(create: () => M): (() => M) => {
+    let metric: M | undefined;
+    shown.push(async () => metric ?? create());
+    return () => (metric ??= create());
   };
   return {
     counter(name, help, labels) {
-      const counter = registered(new Counter(common(name, help, labels)));
-      return { add: (given, by) => counter.inc(given, by ?? 1), remove: (given) => counter.remove(given) };
+      const counter = onDemand(() => new Counter(common(name, help, labels)));
+      return { add: (given, by) => counter().inc(given, by ?? 1), remove: (given) => counter().remove(given) };
     },
     histogram(name, help, { labels, buckets }) {
-      const histogram = registered(new Histogram({ ...common(name, help, labels), buckets: [...buckets] }));
-      if (!labels?.length) histogram.zero({});
+      const histogram = onDemand(() => {
+        const created = new Histogram({ ...common(name, help, labels), buckets: [...buckets] });
+        if (!labels?.length) created.zero({});
+        return created;
+      });
       return {
-        add: (given, value) => histogram.observe(given, value),
-        addMs: (given, ms) => histogram.observe(given, ms / 1000),
-        remove: (given) => histogram.remove(given),
+        add: (given, value) => histogram().observe(given, value),
+        addMs: (given, ms) => histogram().observe(given, ms / 1000),
+        remove: (given) => histogram().remove(given),
       };
     },
     gauge(name, help, { labels, values }) {
-      registered(
-        new Gauge({
-          ...common(name, help, labels),
-          async collect() {
-            const now = await values();
-            this.reset();
-            // A gauge without labels would be 0 where it has no value.
-            if (!labels?.length) this.remove({});
-            for (const [given, value] of now) this.set(given, value);
-          },
-        }),
-      );
+      shown.push(async () => {
+        const now = await values();
+        const gauge = new Gauge(common(name, help, labels));
+        // A gauge without labels would be 0 where it has no value.
+        if (!labels?.length) gauge.remove({});
+        for (const [given, value] of now) gauge.set(given, value);
+        return gauge;
+      });
     },
     total(name, help, value) {
-      registered(
-        new Counter({
-          ...common(name, help),
-          collect() {
-            this.reset();
-            this.inc(value());
-          },
-        }),
-      );
+      shown.push(async () => {
+        const counter = new Counter(common(name, help));
+        counter.inc(value());
+        return counter;
+      });
     },
-    text: () => registry.metrics(),
+    async text() {
+      const registry = new Registry();
+      for (const metric of await Promise.all(shown.map((show) => show()))) registry.registerMetric(metric);
+      return registry.metrics();
+    },
   };
 }

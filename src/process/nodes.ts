@@ -22,6 +22,7 @@ import type { ProviderFactory, Sharing } from "../seams/provider.ts";
 import { createStaticNodesRun } from "./static-nodes.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import { createProfiles } from "../server/profiler.ts";
+import { createKubeletApi } from "../server/app.ts";
 import { createUnauthenticatedConnections, processConnectionLimits } from "../server/unauthenticated-connections.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
@@ -69,6 +70,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     instance,
     uses,
     readiness,
+    kubeletApi: createKubeletApi(),
     unauthenticated: createUnauthenticatedConnections(processConnectionLimits),
     tunnelLimits: createTunnelLimits(),
     watches: createSharedWatches({ clock, log }),
@@ -78,9 +80,8 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   };
   const reported = createReportedNodes(page && notes.event);
   const runs = nodes.map((config) => {
-    const { nodeName, provider } = config;
-    const report = reported.add(nodeName, provider);
-    return { ...common, config, log: log.child({ node: nodeName }), report } satisfies NodeRun;
+    const report = reported.add(config.nodeName, config.provider);
+    return { ...common, config, log: log.child({ node: config.nodeName }), report } satisfies NodeRun;
   });
   await using stack = new AsyncDisposableStack();
   const fleet =

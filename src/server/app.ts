@@ -1,4 +1,5 @@
-import express, { type Express, type NextFunction, type Request, type Response } from "express";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import express, { type NextFunction, type Request, type Response } from "express";
 import { CodedError } from "../lib/errors.ts";
 import { type Handler, sendText, sendJson } from "./responses.ts";
 import { type Exchange, createAccessCheck } from "./access-check.ts";
@@ -23,58 +24,95 @@ export interface AppDeps extends StreamDeps {
   readonly stopped: AbortSignal;
 }
 
-/** The kubelet API as an express application. Before any route, every request, upgrades included, is authenticated, its path is checked,
- *  and it is authorized; only then is an unknown path a 404. */
-export function createApp(deps: AppDeps): Express {
+/** Serves the requests of one node's clients. */
+export type NodeApp = (request: IncomingMessage, response: ServerResponse) => void;
+
+/** The kubelet API as an express application, which all nodes of a process share: its routes take more memory than what belongs to a node. */
+export interface KubeletApi {
+  /** Returns the application with a node's parts. */
+  forNode(deps: AppDeps): NodeApp;
+}
+
+interface ServedNode {
+  readonly deps: AppDeps;
+  readonly admit: ReturnType<typeof createAccessCheck>;
+  readonly handlers: Readonly<Record<HandlerName, Handler>>;
+}
+
+/** A request to a node. */
+interface NodeRequest extends ServedNode {
+  /** Aborts when the client disconnects, and when the server stops. */
+  readonly signal: AbortSignal;
+}
+
+/** Creates the kubelet API. Before any route, every request, upgrades included, is authenticated, its path is checked, and it is authorized;
+ *  only then is an unknown path a 404. */
+export function createKubeletApi(): KubeletApi {
   const app = express();
   app.disable("x-powered-by").disable("etag").enable("case sensitive routing");
-  const admit = createAccessCheck(deps);
-  const signals = new WeakMap<Response, AbortSignal>();
-  const signalOf = (response: Response) => signals.get(response) ?? deps.stopped;
-  app.use((request, response, next) => {
-    count(deps, request, response);
-    next();
-  });
+  const requests = new WeakMap<IncomingMessage, NodeRequest>();
+  const nodeOf = (request: Request): NodeRequest => {
+    const known = requests.get(request);
+    if (!known) throw new Error("a request to the kubelet API belongs to no node");
+    return known;
+  };
   app.use(async (request, response, next) => {
-    const gone = new AbortController();
-    signals.set(response, AbortSignal.any([deps.stopped, gone.signal]));
-    response.once("close", () => gone.abort(new CodedError("cancelled", "the client has disconnected")));
-    if (deps.certificates.isStale(request.socket)) response.set("Connection", "close");
-    await admit({ request, response, signal: signalOf(response) }, next);
+    const { admit, signal } = nodeOf(request);
+    await admit({ request, response, signal }, next);
   });
-  const handlers = createHandlers(deps);
   for (const route of routes) {
-    if (route.debugging && !deps.config.enableDebuggingHandlers) continue;
-    if (route.gate && !deps.config[route.gate]) continue;
     // One handler for all methods: `app.all` would keep thirty-five of them.
-    app
-      .route(route.path)
-      .all((request, response) =>
-        tracedServe(deps, route, handlers[route.handler], { request, response, signal: signalOf(response) }),
-      );
+    app.route(route.path).all((request, response, next) => {
+      const { deps, handlers, signal } = nodeOf(request);
+      if (!isServed(route, deps.config)) return next();
+      return tracedServe(deps, route, handlers[route.handler], { request, response, signal });
+    });
   }
-  if (!deps.config.enableDebuggingHandlers) {
-    for (const area of debuggingAreas) {
-      app.use(`/${area}`, (_request, response) => sendText(response, 405, "Debug endpoints are disabled.\n"));
-    }
+  for (const area of debuggingAreas) {
+    app.use(`/${area}`, (request, response, next) => {
+      if (nodeOf(request).deps.config.enableDebuggingHandlers) return next();
+      return sendText(response, 405, "Debug endpoints are disabled.\n");
+    });
   }
   app.use((_request, response) => sendText(response, 404, "404: Page Not Found"));
   app.use((error: unknown, request: Request, response: Response, _next: NextFunction) => {
-    deps.log.error({ path: request.path, err: error }, "cannot serve kubelet API request");
+    nodeOf(request).deps.log.error({ path: request.path, err: error }, "cannot serve kubelet API request");
     if (response.headersSent) response.destroy();
     else sendText(response, 500, "Internal Server Error\n");
   });
-  return app;
+  return {
+    forNode(deps) {
+      const node = { deps, admit: createAccessCheck(deps), handlers: createHandlers(deps) };
+      return (request, response) => {
+        requests.set(request, { ...node, signal: received(deps, request, response) });
+        app(request, response);
+      };
+    },
+  };
+}
+
+/** Counts a request. @returns a signal that aborts when its client disconnects, and when the server stops. */
+function received(deps: AppDeps, request: IncomingMessage, response: ServerResponse): AbortSignal {
+  count(deps, request, response);
+  const gone = new AbortController();
+  response.once("close", () => gone.abort(new CodedError("cancelled", "the client has disconnected")));
+  if (deps.certificates.isStale(request.socket)) response.setHeader("Connection", "close");
+  return AbortSignal.any([deps.stopped, gone.signal]);
+}
+
+/** True if the node's configuration has the route. */
+function isServed({ debugging, gate }: Route, config: AppDeps["config"]): boolean {
+  return (!debugging || config.enableDebuggingHandlers) && (!gate || config[gate]);
 }
 
 /** Areas of requests that become streams. */
 const streamAreas = new Set(["exec", "attach", "portForward"]);
 
 /** Counts a request until it has ended; for a stream, until its connection has ended. */
-function count({ serving, clock, upgradeOf }: AppDeps, request: Request, response: Response): void {
+function count({ serving, clock, upgradeOf }: AppDeps, request: IncomingMessage, response: ServerResponse): void {
   const since = clock.monotonic();
-  const area = areaOf(request.originalUrl);
-  const ended = serving.began(request.method, area);
+  const area = areaOf(request.url ?? "");
+  const ended = serving.began(request.method ?? "", area);
   if (streamAreas.has(area) && request.headers.upgrade?.toLowerCase() === "websocket") serving.webSocket(area);
   const lasting = upgradeOf(request)?.socket ?? response;
   lasting.once("close", () => ended(clock.monotonic() - since));

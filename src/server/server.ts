@@ -7,12 +7,16 @@ import type { Clock } from "../lib/clock.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Runnable } from "../lib/runnables.ts";
-import { createApp } from "./app.ts";
+import type { KubeletApi } from "./app.ts";
 import type { Upgrade } from "../streams/upgrade.ts";
 import { createListening, requestTimes, serveHttps } from "./listen.ts";
 import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 import { tlsOptions } from "./tls.ts";
+
+export interface NodeServerDeps extends KubeletServerDeps {
+  readonly kubeletApi: KubeletApi;
+}
 
 export interface KubeletServer extends Runnable {
   ready(signal: AbortSignal): Promise<void>;
@@ -36,7 +40,7 @@ const keepAliveMs = 30_000;
 /** The kubelet API over HTTPS. `run` throws a CodedError if it cannot listen. @throws CodedError invalid_argument for
  *  unsupported TLS settings.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
-export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
+export function createKubeletServer(deps: NodeServerDeps): KubeletServer {
   const { config, clock, log } = deps;
   const tls = tlsOptions(config);
   const listening = createListening("kubelet API", log);
@@ -91,12 +95,13 @@ export function tlsCredentials({ certificate, clientCA }: Pick<KubeletServerDeps
 
 function serveRequests(
   server: Server,
-  deps: KubeletServerDeps,
+  deps: NodeServerDeps,
   certificates: PeerCertificates,
   stopped: AbortSignal,
 ): void {
   const upgrades = new WeakMap<IncomingMessage, Upgrade>();
-  const app = createApp({ ...deps, certificates, stopped, upgradeOf: (request) => upgrades.get(request) });
+  const upgradeOf = (request: IncomingMessage) => upgrades.get(request);
+  const app = deps.kubeletApi.forNode({ ...deps, certificates, stopped, upgradeOf });
   server.prependListener("secureConnection", (socket) => {
     certificates.accept(socket);
     const isAuthenticated = certificates.identify(socket).kind === "known";

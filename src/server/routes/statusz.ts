@@ -69,12 +69,15 @@ function hoursAndMinutes(seconds: number): string {
 /** /flagz: the flags of the command line. */
 export function flagz({ flags, clock }: Pick<KubeletServerDeps, "flags" | "clock">): Handler {
   const separator = separators[Math.floor(clock.jitter(0, separators.length))] ?? separators[0];
-  const sorted = Object.entries(flags).sort(([one], [other]) => (one < other ? -1 : 1));
-  const lines = sorted.map(([name, value]) => `${name}${separator}${value}\n`).join("");
+  const sorted = () => Object.entries(flags).sort(([one], [other]) => (one < other ? -1 : 1));
   return zpage({
     name: "flagz",
     kind: "Flagz",
-    text: () => heading("flagz") + lines,
-    fields: () => (sorted.length === 0 ? {} : { flags: Object.fromEntries(sorted) }),
+    text: () =>
+      heading("flagz") +
+      sorted()
+        .map(([name, value]) => `${name}${separator}${value}\n`)
+        .join(""),
+    fields: () => (Object.keys(flags).length === 0 ? {} : { flags: Object.fromEntries(sorted()) }),
   });
 }

@@ -14,6 +14,7 @@ import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from ".
 import { runOnTarget } from "../../../src/process/on-target.ts";
 import { createSharedWatches } from "../../../src/api/shared-watches.ts";
 import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
+import { createKubeletApi } from "../../../src/server/app.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell } from "../../fakes/flock.ts";
@@ -153,6 +154,7 @@ function start(pod: Pod) {
         readiness: createReadiness([nodeName], clock),
         liveness: createLiveness(),
         report: createReportedNode({ name: nodeName, provider: "fake" }),
+        kubeletApi: createKubeletApi(),
         unauthenticated: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         tunnelLimits: createTunnelLimits(),
         watches: createSharedWatches({ clock, log }),

@@ -16,6 +16,7 @@ import type { HostProcess } from "../../../src/seams/host.ts";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { createSharedWatches } from "../../../src/api/shared-watches.ts";
 import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
+import { createKubeletApi } from "../../../src/server/app.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { createIdleTime } from "../../../src/host/root-owner.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -137,6 +138,7 @@ function start({ local = false, isObject = false } = {}) {
         liveness: createLiveness(),
         report: createReportedNode({ name: nodeName, provider: "fake" }),
         readiness,
+        kubeletApi: createKubeletApi(),
         unauthenticated: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         tunnelLimits: createTunnelLimits(),
         watches: createSharedWatches({ clock, log }),

@@ -10,6 +10,7 @@ import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
+import { createKubeletApi } from "../../../src/server/app.ts";
 import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
 import {
   createUnauthenticatedConnections,
@@ -112,6 +113,7 @@ export async function start({
       byToken: (token) => Promise.resolve(token === adminToken ? { name: "admin", groups: [] } : undefined),
     },
     authorizer: { allowed: () => Promise.resolve(true) },
+    kubeletApi: createKubeletApi(),
     unauthenticated: createUnauthenticatedConnections(processConnectionLimits),
     verbosity: createVerbosity(5),
     profiles: { take: unused("a profile") },
