@@ -9,13 +9,13 @@ export const nodesFigures: readonly Figure[] = [
     title: "resident memory",
     unit: "MiB",
     many: false,
-    reach: [atMost(5, furtherNode, "MiB")],
+    reach: [atMost(1, furtherNode, "MiB")],
   },
   {
     id: "cpu",
     title: "CPU, idle",
     unit: "% of a core",
     many: false,
-    reach: [atMost(0.1, furtherNode, "%")],
+    reach: [atMost(0.02, furtherNode, "%")],
   },
 ];

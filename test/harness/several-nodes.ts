@@ -60,8 +60,8 @@ export async function allReady(cluster: Cluster, names: readonly string[], agent
     return names.filter((name) => !standing.has(name));
   };
   await cluster.waitFor("all nodes to be Ready", async () => (await unready()).length === 0, {
-    timeoutMs: 120_000,
-    everyMs: 500,
+    timeoutMs: 120_000 + names.length * 300,
+    everyMs: 500 + names.length * 5,
     explain: async () => `${(await unready()).join()}\n${agent.log().slice(-2000)}`,
   });
 }

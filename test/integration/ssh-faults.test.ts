@@ -7,7 +7,7 @@ import type { CoreEvent, Node } from "../../src/objects.ts";
 import { endsWhileAllHangs } from "../harness/hangs.ts";
 import { type LinkLab, startLinkLab } from "../harness/link-lab.ts";
 import { condition, containerId, shell, statusOf } from "../harness/pods.ts";
-import { isAlive } from "../harness/processes.ts";
+import { isAlive, textOf } from "../harness/processes.ts";
 import { switchOff, switchOn } from "../harness/reboot.ts";
 import { abandonSsh, deafenToSsh, loseSshPackets, openSlowWay } from "../harness/ssh-way.ts";
 import { sshdProcesses } from "../harness/sshd.ts";
@@ -110,9 +110,9 @@ describe("failure of graftlet's machine", { timeout: 400_000 }, () => {
     const { cluster } = lab;
     await cluster.killSshd();
     await lab.nodeSays("False", "LinkDown", 30_000);
-    await cluster.startSshd(["ClientAliveInterval 3", "ClientAliveCountMax 2"]);
+    // sshd asks only connections that have logged in whether they are alive; without the limit, it gives others two minutes.
+    await cluster.startSshd(["ClientAliveInterval 3", "ClientAliveCountMax 2", "LoginGraceTime 10"]);
     await lab.nodeSays("True", "KubeletReady");
-    // All connections that it makes are there by then: sshd gives one that does not log in two minutes.
     await live("before");
     await using abandoned = await abandonSsh(cluster);
     await lab.agent().kill("SIGKILL");
@@ -121,7 +121,12 @@ describe("failure of graftlet's machine", { timeout: 400_000 }, () => {
     const alive = () => old.filter((id) => isAlive(id)).length;
     assert.ok(alive() > 1);
     await lab.start({ untilReady: false });
-    await cluster.waitFor("sshd to have noticed", () => alive() === 1);
+    const explain = () =>
+      old
+        .filter((id) => isAlive(id))
+        .map(({ pid }) => textOf(`/proc/${pid}/cmdline`))
+        .join("\n");
+    await cluster.waitFor("sshd to have noticed", () => alive() === 1, { explain });
     await live("after");
     await lab.steadyStands();
     await abandoned.mend();
