@@ -49,8 +49,13 @@ export async function startSftp(session: Session, signal: AbortSignal) {
   connection.lost.addEventListener("abort", onLost, { once: true });
 
   const withSignal = async <T>(work: Promise<T>, stop: AbortSignal): Promise<T> => {
-    using _ = addAbortListener(stop, () => end(abortError(stop)));
-    return await work;
+    using _ = addAbortListener(stop, () => end(givenUp(abortError(stop))));
+    try {
+      return await work;
+    } catch (error) {
+      throwIfAborted(stop);
+      throw error;
+    }
   };
   channel.write(packet(sftp.init, version));
   const { body } = await withSignal(hello.promise, signal);
@@ -60,8 +65,8 @@ export async function startSftp(session: Session, signal: AbortSignal) {
     usable: (): boolean => ended === undefined,
     close: (): void => end(new CodedError("unavailable", "the SFTP session was closed")),
     /** Pipelines requests and returns all replies, in the order of the requests.
-     *  @throws unavailable when the session ends meanwhile. An aborted signal ends the session: the server answers in order, so a
-     *  hung request would block all later ones. */
+     *  @throws unavailable when the session ends meanwhile, the signal's reason when it aborts. That ends the session: the server answers in
+     *  order, so a hung request would block all later ones. */
     async exchange(requests: readonly SftpRequest[], stop: AbortSignal): Promise<readonly Reply[]> {
       throwIfAborted(stop);
       if (ended) throw ended;
@@ -76,6 +81,17 @@ export async function startSftp(session: Session, signal: AbortSignal) {
       return withSignal(Promise.all(replies), stop);
     },
   };
+}
+
+/** The error of all other requests when one is given up. Its own reason, such as a short time limit, says nothing about them. */
+function givenUp(cause: unknown): CodedError {
+  return new CodedError(
+    "unavailable",
+    "the target's SFTP session has ended: another request was not answered in time",
+    {
+      cause,
+    },
+  );
 }
 
 /** Parses the extensions of a VERSION packet: pairs of name and data after the version. */
