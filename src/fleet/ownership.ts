@@ -142,7 +142,7 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
    *  them as machines have chosen. */
   const targetsOf = (all: readonly T[]) => {
     const others = all.filter((object) => !isClaimed(object));
-    const groups = [...groupsOf(deps, all.filter(isClaimed)), ...groupsOf(deps, others, reachClaims?.doubtful(all))];
+    const groups = [...groupsOf(deps, all.filter(isClaimed)), ...groupsOf(deps, others, reachClaims?.doubtful(others))];
     return new Map(groups.flatMap((group) => [...placementOf(group.objects.map(placed), group.replicas)]));
   };
   return {
@@ -233,11 +233,12 @@ function createHandOvers<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange
       keepOnly(handedOver, all);
       const atOnce = Math.max(1, Math.floor(all.length * balancedAtOnce)) - handOvers.count();
       if (atOnce <= 0) return;
-      const balanced = all.filter((object) => !claims?.concerns(object) && !reachClaims?.isKept(object));
+      const unclaimed = all.filter((object) => !claims?.concerns(object));
+      const balanced = unclaimed.filter((object) => !reachClaims?.isKept(object));
       const misplaced = balanced.filter(
         (object) => isOwn(object) && !mayServe(deps, self.uid, object) && hasOthers(object),
       );
-      const surplus = groupsOf(deps, balanced, reachClaims?.doubtful(all)).flatMap((group) =>
+      const surplus = groupsOf(deps, balanced, reachClaims?.doubtful(unclaimed)).flatMap((group) =>
         surplusOf(group.objects.map(placedObject(membership)), group.replicas, self.uid),
       );
       const wanted = [...misplaced.map(({ metadata }) => metadata.name), ...surplus];
