@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Arrival } from "../seams/machine-listeners.ts";
 import type { FleetCondition, GraftedNode } from "./grafted-node.ts";
+import { createEpochSightings, keepOnly } from "./known-objects.ts";
 
 export interface ClaimsDeps {
   readonly clock: Pick<Clock, "monotonic">;
@@ -33,22 +34,13 @@ const connectMs = 20_000;
 /** Creates the claims of a replica to objects with reverse tunnels. A connection that is older than the owner's epoch does not count against
  *  an owner that is linked: of two connections to different replicas, the newer one decides, and the object does not move back. */
 export function createClaims({ clock, dialsIn, arrival: arrivalOf }: ClaimsDeps): Claims<GraftedNode> {
-  /** Epochs of objects, and since when this replica has known them, monotonic milliseconds. */
-  const epochs = new Map<string, { readonly epoch: number; readonly since: number }>();
+  const epochs = createEpochSightings(clock);
   const takenAt = new Map<string, number>();
-  const epochSince = ({ metadata: { uid }, status }: GraftedNode): number => {
-    const epoch = status?.owner?.epoch ?? 0;
-    const known = epochs.get(uid);
-    if (known?.epoch === epoch) return known.since;
-    const since = clock.monotonic();
-    epochs.set(uid, { epoch, since });
-    return since;
-  };
   return {
     concerns: dialsIn,
     delayMs(object, isOwned) {
       const { name, uid } = object.metadata;
-      const since = epochSince(object);
+      const since = epochs.since(uid, object.status?.owner?.epoch ?? 0);
       const arrival = arrivalOf(name);
       if (!arrival) return undefined;
       if (!isOwned) return 0;
@@ -57,8 +49,8 @@ export function createClaims({ clock, dialsIn, arrival: arrivalOf }: ClaimsDeps)
     },
     taken: ({ metadata: { uid } }) => void takenAt.set(uid, clock.monotonic()),
     keepOnly(objects) {
-      const uids = new Set(objects.map(({ metadata: { uid } }) => uid));
-      for (const known of [epochs, takenAt]) for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
+      epochs.keepOnly(objects);
+      keepOnly(takenAt, objects);
     },
   };
 }

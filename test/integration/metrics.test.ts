@@ -156,7 +156,7 @@ describe("metrics, traces and profiles of a node", { timeout: 600_000 }, () => {
       "kubelet_certificate_manager_server_rotation_seconds",
       "kubelet_server_expiration_renew_errors",
     ];
-    // A kubelet loses the value of this one if its server sets it before the metric is registered.
+    // A kubelet does not show this metric if its server sets the value before the metric is registered.
     const mayBeLost = "kubelet_metrics_provider";
     for (const part of ["node", "probes"] as const) {
       for (const [name, family] of graftlet[part]) {

@@ -1,4 +1,5 @@
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import { connectionLostError } from "../connection/channel-stream.ts";
 import { type Session, discardChannel } from "../connection/sessions.ts";
 import { type Reply, packet, packetReader, sftp, stringAt } from "./sftp-packets.ts";
@@ -50,12 +51,7 @@ export async function startSftp(session: Session, signal: AbortSignal) {
 
   const withSignal = async <T>(work: Promise<T>, stop: AbortSignal): Promise<T> => {
     using _ = addAbortListener(stop, () => end(givenUp(abortError(stop))));
-    try {
-      return await work;
-    } catch (error) {
-      throwIfAborted(stop);
-      throw error;
-    }
+    return await untilAborted(work, stop);
   };
   channel.write(packet(sftp.init, version));
   const { body } = await withSignal(hello.promise, signal);
@@ -85,13 +81,7 @@ export async function startSftp(session: Session, signal: AbortSignal) {
 
 /** The error of all other requests when one is given up. Its own reason, such as a short time limit, says nothing about them. */
 function givenUp(cause: unknown): CodedError {
-  return new CodedError(
-    "unavailable",
-    "the target's SFTP session has ended: another request was not answered in time",
-    {
-      cause,
-    },
-  );
+  return new CodedError("unavailable", "the target's SFTP session has ended: another request was given up", { cause });
 }
 
 /** Parses the extensions of a VERSION packet: pairs of name and data after the version. */

@@ -23,7 +23,7 @@ function object(status: FleetCondition["status"], reason: string, epoch = 1): Gr
   };
 }
 
-/** An object that replica b took from one that did not reach it, in an epoch, and the present epoch of b. */
+/** An object that replica b took in an epoch, because its former owner did not reach it. @param now the present epoch. */
 function takenFrom(former: string, epoch: number, now = epoch): GraftedNode {
   const owner = { replica: "b", uid: "b", epoch: now, since: "", unreachedBy: { uid: former, epoch } };
   return { ...object("True", "Connected"), status: { owner, observedEpoch: now } };
