@@ -143,7 +143,12 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
    *  them as machines have chosen. */
   const targetsOf = (all: readonly T[]) => {
     const others = all.filter((object) => !isClaimed(object));
-    const groups = [...groupsOf(deps, all.filter(isClaimed)), ...groupsOf(deps, others, reachClaims?.doubtful(others))];
+    // As in `balance`, owned objects that are kept do not count: the next owner would otherwise give the object away again.
+    const counted = others.filter((object) => !reachClaims?.isKept(object) || placed(object).owner === undefined);
+    const groups = [
+      ...groupsOf(deps, all.filter(isClaimed)),
+      ...groupsOf(deps, counted, reachClaims?.doubtful(others)),
+    ];
     return new Map(groups.flatMap((group) => [...placementOf(group.objects.map(placed), group.replicas)]));
   };
   return {
