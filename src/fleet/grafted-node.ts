@@ -87,8 +87,8 @@ export interface OwnerStatus {
   readonly epoch: number;
   /** RFC 3339. */
   readonly since: string;
-  /** The replica from which this one took the machine because only that one did not reach it. It counts only in the epoch that it names:
-   *  later owners leave it as it is. */
+  /** The replica from which the machine was taken because only that one did not reach it. It counts only in the epoch that it names. A later
+   *  owner names it again if the former one was lost, and otherwise leaves it as it is. */
   readonly unreachedBy?: { readonly uid: string; readonly epoch: number };
 }
 

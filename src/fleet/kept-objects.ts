@@ -14,12 +14,16 @@ export function createKeptObjects(clock: Pick<Clock, "monotonic">) {
     if (epoch === undefined || unreachedBy?.epoch !== epoch) return false;
     return clock.monotonic() - epochs.since(uid, epoch) < keptMs;
   };
+  const formerOwner = (object: GraftedNode): string | undefined =>
+    isKept(object) ? object.status?.owner?.unreachedBy?.uid : undefined;
   return {
     /** True for an object that any replica took in this way not long ago. */
     isKept,
+    /** Returns the UID of the replica from which such an object was taken; undefined for any other object. */
+    formerOwner,
     /** Returns the UIDs of the replicas from which such objects were taken. */
     formerOwners: (objects: readonly GraftedNode[]): ReadonlySet<string> =>
-      new Set(objects.filter(isKept).flatMap(({ status }) => status?.owner?.unreachedBy?.uid ?? [])),
+      new Set(objects.flatMap((object) => formerOwner(object) ?? [])),
     /** Forgets the objects that are gone. */
     keepOnly: epochs.keepOnly,
   };

@@ -131,7 +131,8 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
     const { name, uid } = object.metadata;
     const epoch = (object.status?.owner?.epoch ?? 0) + 1;
     if ((taken.get(uid) ?? 0) >= epoch) return;
-    const former = unreachedBy !== undefined && { unreachedBy: { uid: unreachedBy, epoch } };
+    const former = unreachedBy !== undefined &&
+      unreachedBy !== self.uid && { unreachedBy: { uid: unreachedBy, epoch } };
     const work = () => inTurn(() => take(deps, object, { epoch, ...former }, signal), signal);
     const workAndRecord = async () => {
       taken.set(uid, await work());
@@ -169,7 +170,8 @@ function createTakes<T extends OwnedObject>(deps: OwnershipDeps<T>, onChange: ()
         unowned.set(name, since);
         const waitMs = isClaimed(object) && object.status?.owner ? arrivalMs : 0;
         const leftMs = since + waitMs + (target === self.uid ? 0 : abandonedMs) - now;
-        if (leftMs <= 0) start(object, signal);
+        // It stays kept if its new owner is lost as well.
+        if (leftMs <= 0) start(object, signal, { unreachedBy: reachClaims?.formerOwner(object) });
         else againMs = soonest(againMs, leftMs);
       }
       return againMs;

@@ -32,6 +32,8 @@ export interface ReachClaims<T> {
   taken(object: T): void;
   /** True for an object that a replica took for that reason not long ago. It is not given away because of the number of objects. */
   isKept(object: T): boolean;
+  /** Returns the UID of the replica from which such an object was taken; undefined for any other object. */
+  formerOwner(object: T): string | undefined;
   /** Returns the UIDs of the replicas from which such objects were taken: they may not reach other machines either, and get no objects as
    *  long as there are other replicas. */
   doubtful(objects: readonly T[]): ReadonlySet<string>;
@@ -122,6 +124,7 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
     isDue,
     taken: ({ metadata: { uid } }) => void takenAt.set(uid, clock.monotonic()),
     isKept: kept.isKept,
+    formerOwner: kept.formerOwner,
     doubtful: kept.formerOwners,
     check: changed.fire,
     changed(object) {

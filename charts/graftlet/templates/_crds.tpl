@@ -95,7 +95,7 @@ properties:
   epoch: { type: integer, format: int64, minimum: 1, description: Grows by one each time that a replica takes the object. }
   since: { type: string, format: date-time }
   unreachedBy:
-    description: The replica from which the owner of this epoch took the machine, because only that one did not reach it.
+    description: The replica from which the machine was taken because only that one did not reach it; counts in this epoch.
     type: object
     required: [uid, epoch]
     properties:
