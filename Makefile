@@ -190,7 +190,7 @@ bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the r
 	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
 
 .PHONY: profile
-profile: $(deps) packages cluster-tools build ## where the time of a scenario goes: by process, call of the runtime and function, and what stays in the heap (SCENARIO=burst, delete or probes; AGENT=kubelet); root
+profile: $(deps) packages cluster-tools build ## where the time of a scenario goes: by process, call of the runtime and function, and what stays in the heap (SCENARIO=burst, delete, probes or restart; AGENT=kubelet); root
 	$(call say,profile)
 	@SCENARIO="$(SCENARIO)" AGENT="$(AGENT)" node test/bench/profile/profile.ts
 

@@ -25,10 +25,10 @@ try {
   const took = `${Math.round((performance.now() - began) / 1000)} s`;
   const machine = `${await machineLine(await findTools(say))}, with a load of ${load} from other programs at the start of the run`;
   console.log(`\n${text}\n${took} on ${machine}`);
-  if (options.whole) {
+  if (options.part) {
     const date = new Date().toISOString().slice(0, 10);
-    const part = `Measured on ${date} in ${took} on ${machine}.\n\n${text}`;
-    writeFileSync(page, withPart(readFileSync(page, "utf8"), `bench ${options.kind}`, part));
+    const content = `Measured on ${date} in ${took} on ${machine}.\n\n${text}`;
+    writeFileSync(page, withPart(readFileSync(page, "utf8"), options.part, content));
     say(`written into ${page}`);
   }
 } catch (error) {

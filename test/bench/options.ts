@@ -14,20 +14,23 @@ export interface BenchOptions {
   readonly kind: Kind;
   /** The scenarios to run, in their order. */
   readonly scenarios: readonly string[];
-  /** All of them: the run may stand in the docs. */
-  readonly whole: boolean;
+  /** The part of the docs' page that the run writes, such as `bench cri`; undefined if its result does not stand in the docs. */
+  readonly part: string | undefined;
   /** Nodes in one process, for the kind of that name; machines that replicas share, for the kind fleet. */
   readonly nodes: number;
 }
 
-/** As many nodes, or machines of a fleet, as the docs tell of. */
-const [usualNodes, usualMachines] = [100, 300];
+/** How many nodes, and machines of a fleet, the docs have figures for; the second number has a part of its own. */
+const [documentedNodes, documentedMachines] = [
+  [100, 1_000],
+  [300, 1_000],
+] as const;
 
 /** Reads `PROVIDER` (cri unless given), `ONLY` (scenarios, with commas) and `NODES`; empty counts as not given.
  *  @throws a sentence that names the variable and the remedy. */
 export function readOptions(env: Readonly<Record<string, string | undefined>>): BenchOptions {
   const provider = env.PROVIDER || "cri";
-  const nodes = nodesOf(env.NODES) || (provider === "fleet" ? usualMachines : 0);
+  const nodes = nodesOf(env.NODES) || (provider === "fleet" ? documentedMachines[0] : 0);
   if (nodes > 0 && env.PROVIDER && provider !== "fleet")
     throw new Error("NODES is about nodes in memory: leave out PROVIDER, or set it to fleet");
   const kind = nodes > 0 && provider !== "fleet" ? "nodes" : kindOf(provider);
@@ -37,8 +40,13 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
   if (unknown !== undefined)
     throw new Error(`ONLY names ${JSON.stringify(unknown)}: with ${kind} it is one or more of ${all.join(",")}`);
   const scenarios = all.filter((name) => wanted.length === 0 || wanted.includes(name));
-  const usual = nodes === 0 || nodes === (provider === "fleet" ? usualMachines : usualNodes);
-  return { kind, scenarios, whole: usual && scenarios.length === all.length, nodes };
+  return { kind, scenarios, part: scenarios.length === all.length ? partOf(kind, nodes) : undefined, nodes };
+}
+
+function partOf(kind: Kind, nodes: number): string | undefined {
+  const [usual, many] = kind === "fleet" ? documentedMachines : documentedNodes;
+  if (nodes === many) return `bench ${kind} ${many}`;
+  return nodes === 0 || nodes === usual ? `bench ${kind}` : undefined;
 }
 
 function nodesOf(text: string | undefined): number {

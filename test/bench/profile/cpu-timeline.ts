@@ -34,16 +34,16 @@ function timesOf(stat: string): Times {
 }
 
 /** Samples the CPU time of a cluster's processes until the signal aborts.
- *  @param inside a process of the cluster: only those in its mount namespace count. @param agent the PID of the agent. */
+ *  @param inside a process of the cluster: only those in its mount namespace count. @param agent returns the PID of the agent. */
 export async function sampleCpu(
-  { inside, agent, intervalMs }: { readonly inside: number; readonly agent: number; readonly intervalMs: number },
+  { inside, agent, intervalMs }: { readonly inside: number; readonly agent: () => number; readonly intervalMs: number },
   signal: AbortSignal,
 ): Promise<readonly CpuSlice[]> {
   const namespace = readlinkSync(`/proc/${inside}/ns/mnt`);
-  const known = new Map<string, readonly [string, string] | undefined>();
+  const known = new Map<string, readonly [string, string]>();
   const before = new Map<string, Times>();
   const roleOf = (pid: string): readonly [string, string] | undefined => {
-    if (Number(pid) === agent) return ["agent", "agent's commands"];
+    if (Number(pid) === agent()) return ["agent", "agent's commands"];
     if (readlinkSync(`/proc/${pid}/ns/mnt`) !== namespace) return undefined;
     return roles[readFileSync(`/proc/${pid}/comm`, "utf8").trim()];
   };
@@ -52,9 +52,10 @@ export async function sampleCpu(
     const add = (role: string, ms: number) => used.set(role, (used.get(role) ?? 0) + ms);
     for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
       try {
-        if (!known.has(pid)) known.set(pid, roleOf(pid));
-        const role = known.get(pid);
+        // A process without a role may become the agent.
+        const role = known.get(pid) ?? roleOf(pid);
         if (!role) continue;
+        known.set(pid, role);
         const now = timesOf(readFileSync(`/proc/${pid}/stat`, "utf8"));
         const last = before.get(pid) ?? (isFirst ? now : { own: 0, children: 0 });
         before.set(pid, now);

@@ -1,27 +1,29 @@
 // make profile: where the time of a scenario goes, by process, by call of the runtime, by function and in the heap.
-import { mkdirSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Cluster, startCluster } from "../../harness/cluster.ts";
 import { type Pods, openPods } from "../../harness/pods.ts";
-import { must } from "../../harness/processes.ts";
-import { readState } from "../../harness/state.ts";
-import { waitFor } from "../../harness/wait.ts";
-import { graftlet, kubelet } from "../contenders.ts";
+import type { BenchLab } from "../bench-lab.ts";
+import { type Contender, graftlet, kubelet } from "../contenders.ts";
+import { createLedger } from "../ledger.ts";
 import { type Life, clear, end, idlePod, live, numbered } from "../moments.ts";
 import { burstSize } from "../scenarios/burst.ts";
+import { fill } from "../scenarios/idle.ts";
 import { probed } from "../scenarios/probes.ts";
-import { sampleCpu } from "./cpu-timeline.ts";
-import { heapSizes } from "./heap-sizes.ts";
+import { untilBack } from "../scenarios/restart.ts";
+import type { CpuSlice } from "./cpu-timeline.ts";
+import { heapEnv, heapOf, lifeEnv, sampledDuring, topFunctions, topFunctionsOfLife } from "./insights.ts";
 import { type PodTimes, concurrencyTable, cpuTable, heapTable, waitTable } from "./report.ts";
 import { runtimeCalls } from "./runtime-calls.ts";
 
-const scenarios = ["burst", "delete", "probes"] as const;
-const sampleMs = 100;
+const scenarios = ["burst", "delete", "probes", "restart"] as const;
 const probedPods = 10;
 const probedMs = 30_000;
-const folder = join(import.meta.dirname, "..", "..", "..", "dist", "profile");
+/** An agent's start is over by then. */
+const settleMs = 30_000;
+const config = { maxPods: 200 };
 
 const { SCENARIO: asked = "", AGENT: agentName = "" } = process.env;
 const scenario = scenarios.find((name) => name === (asked || "burst"));
@@ -40,34 +42,9 @@ async function run(cluster: Cluster, pods: Pods): Promise<readonly PodTimes[]> {
   return Promise.all(names.map(async (name) => ({ name, ...epoch(await each(name)) })));
 }
 
-/** Writes a heap snapshot of the agent, and reads it. */
-async function heapOf(pid: number): Promise<ReadonlyMap<string, number>> {
-  const snapshots = () => readdirSync(folder).filter((name) => name.endsWith(".heapsnapshot"));
-  for (const name of snapshots()) rmSync(join(folder, name));
-  process.kill(pid, "SIGUSR2");
-  await waitFor("the heap snapshot", () => snapshots().length > 0, { timeoutMs: 60_000 });
-  // The file is complete when the process serves its API again.
-  await sleep(5_000);
-  return heapSizes(join(folder, snapshots()[0] ?? ""));
-}
-
-/** Functions by their own CPU time, from the kubelet API. @param done aborts when the scenario is over. */
-async function topFunctions(cluster: Cluster, seconds: number): Promise<string> {
-  const path = `/api/v1/nodes/${cluster.nodeName}/proxy/debug/pprof/profile?seconds=${seconds}`;
-  const file = join(folder, "cpu.pb.gz");
-  const get = [cluster.tools.path("kubectl"), "--kubeconfig", cluster.adminKubeconfig, "get", "--raw", path];
-  await cluster.mustRunInside(["sh", "-c", 'out=$1; shift; exec "$@" >"$out"', "sh", file, ...get]);
-  return must(["go", "tool", "pprof", "-top", "-nodecount=25", file]);
-}
-
-async function profile(): Promise<void> {
-  if (!scenario) throw new Error(`SCENARIO is ${JSON.stringify(asked)}: it is one of ${scenarios.join(", ")}`);
-  const contender = agentName === "kubelet" ? kubelet : graftlet;
-  mkdirSync(folder, { recursive: true });
-  await using cluster = await startCluster({ name: "profile", nodeName: "profile", provider: "cri", say });
-  await using pods = await openPods(cluster);
-  const env = { NODE_OPTIONS: `--heapsnapshot-signal=SIGUSR2 --diagnostic-dir=${folder}` };
-  await using agent = await contender.start(cluster, { env, config: { maxPods: 200 } });
+/** Pods that start, end or are probed. */
+async function profilePods({ cluster, pods }: BenchLab, contender: Contender): Promise<void> {
+  await using agent = await contender.start(cluster, { env: heapEnv(), config });
   const names = numbered("pod", burstSize);
   const warm = numbered("warm", 3);
   for (const name of warm) await live(pods, name, idlePod(cluster.nodeName));
@@ -80,15 +57,11 @@ async function profile(): Promise<void> {
       );
     await sleep(3_000);
   };
-  const containerd = readState(cluster.layout)?.daemons["containerd"]?.pid ?? 0;
+  const agentPid = () => agent.pid;
 
   await prepare();
   say(`${contender.who}: ${scenario}`);
-  const over = new AbortController();
-  const sampling = sampleCpu({ inside: containerd, agent: agent.pid, intervalMs: sampleMs }, over.signal);
-  const times = await run(cluster, pods);
-  over.abort();
-  const slices = await sampling;
+  const { result: times, slices } = await sampledDuring(cluster, agentPid, () => run(cluster, pods));
   const calls = runtimeCalls(readFileSync(join(cluster.layout.logs, "containerd.log"), "utf8"));
   const began = Math.min(...times.map((pod) => pod.asked));
   const own = calls.filter((call) => call.began >= began);
@@ -105,6 +78,53 @@ async function profile(): Promise<void> {
   await run(cluster, pods);
   console.log(`\n${await top}`);
   console.log(heapTable(before, await heapOf(agent.pid)));
+}
+
+/** An agent that ends and starts again under a node full of pods. */
+async function profileRestart(lab: BenchLab, contender: Contender): Promise<void> {
+  const { cluster } = lab;
+  await using stack = new AsyncDisposableStack();
+  let agent = await contender.start(cluster, { env: heapEnv(), config });
+  stack.defer(() => agent[Symbol.asyncDispose]());
+  const startWith = (env: Readonly<Record<string, string>>) => async () => {
+    agent = await contender.start(cluster, { env, config, untilReady: false });
+    return agent;
+  };
+  await fill(lab);
+  await sleep(settleMs);
+  const isGraftlet = contender.who === graftlet.who;
+  const before = isGraftlet ? await heapOf(agent.pid) : undefined;
+  say(`${contender.who}: restart`);
+  const again = startWith(heapEnv());
+  const { result, slices } = await sampledDuring(
+    cluster,
+    () => agent.pid,
+    () => untilBack(lab, agent, again),
+  );
+  console.log(`\n${contender.who}, restart in ${Math.round(result.tookMs)} ms\n`);
+  console.log(cpuTable(lastOf(slices, result.tookMs), availableParallelism()));
+  if (!before) return;
+
+  await sleep(settleMs);
+  const after = await heapOf(agent.pid);
+  const { tookMs } = await untilBack(lab, agent, startWith(lifeEnv()));
+  await agent.stop();
+  console.log(`\n${await topFunctionsOfLife(tookMs)}\n${heapTable(before, after)}`);
+}
+
+/** The slices of the last so many milliseconds. */
+function lastOf(slices: readonly CpuSlice[], ms: number): readonly CpuSlice[] {
+  const from = (slices.at(-1)?.at ?? 0) - ms;
+  return slices.filter(({ at }) => at > from).map(({ at, used }) => ({ at: at - from, used }));
+}
+
+async function profile(): Promise<void> {
+  if (!scenario) throw new Error(`SCENARIO is ${JSON.stringify(asked)}: it is one of ${scenarios.join(", ")}`);
+  const contender = agentName === "kubelet" ? kubelet : graftlet;
+  await using cluster = await startCluster({ name: "profile", nodeName: "profile", provider: "cri", say });
+  await using pods = await openPods(cluster);
+  const lab = { cluster, pods, say, ledger: createLedger() };
+  await (scenario === "restart" ? profileRestart(lab, contender) : profilePods(lab, contender));
 }
 
 try {

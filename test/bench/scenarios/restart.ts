@@ -11,37 +11,48 @@ const watchedMs = 20_000;
 /** Between two questions to an agent that is about to answer, milliseconds. */
 const everyMs = 50;
 
-/** Ends an agent and starts it again under a node full of pods, from the signal on: until the API server has its word that the
- *  node is Ready, and until its own API lists all pods.
- *  @param start starts it and waits for nothing. @returns the agent that runs now. */
+/** Ends an agent and starts it again under a node full of pods. @param start starts it and waits for nothing.
+ *  @returns the agent that runs now. */
 export async function restart(
-  { cluster, pods, ledger }: BenchLab,
+  lab: BenchLab,
   { who, round, agent }: { readonly who: string; readonly round: number; readonly agent: Agent },
   start: () => Promise<Agent>,
 ): Promise<Agent> {
+  const { cluster, ledger } = lab;
   const written = countPodWrites(cluster);
+  const { next, tookMs } = await untilBack(lab, agent, start);
+  ledger.note("restart", who, round, tookMs / 1000);
+  await sleep(watchedMs);
+  ledger.note("restart writes", who, round, written("idle-").pods);
+  return next;
+}
+
+/** Ends an agent and starts it again. @returns the agent that runs now, and the time from the signal on until the API server has its word
+ *  that the node is Ready and its own API lists all pods. @throws if the agent does not end by itself. */
+export async function untilBack(
+  { cluster, pods }: Pick<BenchLab, "cluster" | "pods">,
+  agent: Agent,
+  start: () => Promise<Agent>,
+): Promise<{ readonly next: Agent; readonly tookMs: number }> {
   const node = `/api/v1/nodes/${cluster.nodeName}`;
   const heard = readyOf(await pods.api.get<Node>(node))?.lastHeartbeatTime;
   // Heartbeats are told in whole seconds: the next is another one.
   await sleep(1_100);
   const asked = performance.now();
-  if (!(await agent.stop())) throw new Error(`${who} did not end by itself`);
+  if (!(await agent.stop())) throw new Error("the agent did not end by itself");
   const next = await start();
   const isSaidReady = async () => {
     const now = readyOf(await pods.api.get<Node>(node));
     return now?.status === "True" && now.lastHeartbeatTime !== heard;
   };
-  await waitFor(`the word of ${who} that its node is Ready`, isSaidReady, { timeoutMs: 180_000, everyMs });
+  await waitFor("the agent's word that its node is Ready", isSaidReady, { timeoutMs: 180_000, everyMs });
   const ready = performance.now();
   const hasAll = async () => {
     const { items } = await pods.api.get<{ items: readonly Pod[] }>(`${node}/proxy/pods`);
     return items.filter(({ metadata }) => metadata.name.startsWith("idle-")).length === idleCount;
   };
-  await waitFor(`${who} to know all pods`, hasAll, { timeoutMs: 180_000, everyMs });
-  ledger.note("restart", who, round, (Math.max(ready, performance.now()) - asked) / 1000);
-  await sleep(watchedMs);
-  ledger.note("restart writes", who, round, written("idle-").pods);
-  return next;
+  await waitFor("the agent to know all pods", hasAll, { timeoutMs: 180_000, everyMs });
+  return { next, tookMs: Math.max(ready, performance.now()) - asked };
 }
 
 function readyOf({ status }: Node): NodeCondition | undefined {

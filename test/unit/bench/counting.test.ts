@@ -62,17 +62,22 @@ test("parses the options of a run", () => {
   assert.deepEqual(readOptions({ ONLY: "burst,start" }), {
     kind: "cri",
     scenarios: ["start", "burst"],
-    whole: false,
+    part: undefined,
     nodes: 0,
   });
   assert.deepEqual(readOptions({ PROVIDER: "ssh", ONLY: "", NODES: "" }), {
     kind: "ssh",
     scenarios: ["start", "kill", "streams"],
-    whole: true,
+    part: "bench ssh",
     nodes: 0,
   });
   assert.deepEqual([readOptions({ NODES: "100" }).kind, readOptions({ NODES: "100" }).nodes], ["nodes", 100]);
-  assert.deepEqual([readOptions({ NODES: "100" }).whole, readOptions({ NODES: "7" }).whole], [true, false]);
+  const parts = [{ NODES: "100" }, { NODES: "1000" }, { NODES: "7" }].map((env) => readOptions(env).part);
+  assert.deepEqual(parts, ["bench nodes", "bench nodes 1000", undefined]);
+  const ofFleets = [{}, { NODES: "1000" }, { NODES: "30" }].map(
+    (env) => readOptions({ ...env, PROVIDER: "fleet" }).part,
+  );
+  assert.deepEqual(ofFleets, ["bench fleet", "bench fleet 1000", undefined]);
   assert.throws(() => readOptions({ ONLY: "stop" }), /ONLY names "stop": with cri it is one or more of start,delete/);
   assert.throws(() => readOptions({ PROVIDER: "podman" }), /PROVIDER is "podman": it is one of cri, docker, ssh/);
   assert.throws(() => readOptions({ NODES: "many" }), /NODES is "many": write a whole number from 1 to 1000/);
