@@ -2,10 +2,12 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { withPart } from "../bench/document.ts";
+import { containerdUnderTest } from "../harness/containerd-version.ts";
+import { dockerUnderTest } from "../harness/docker-version.ts";
 import { buildSuites, findTools } from "../harness/tools.ts";
 import { limitsWith, parseLimits } from "./limits.ts";
 import { matching, parseList, type SuiteName, suiteNames } from "./list.ts";
-import { type ConformanceOptions, readOptions } from "./options.ts";
+import { type ConformanceOptions, type Provider, readOptions, targetWith } from "./options.ts";
 import type { SuiteOutcome } from "./outcomes.ts";
 import { createProgress } from "./progress.ts";
 import { failureLine, partOf, tableOf } from "./page.ts";
@@ -36,7 +38,8 @@ async function conformance(options: ConformanceOptions): Promise<number> {
   const asked = matching(others ?? (options.part ? part : list), options.focus);
   const tests = asked.filter(({ suite }) => runsSuite(suite, options));
   const began = performance.now();
-  const tools = await findTools(say);
+  const docker = dockerUnderTest(targetWith(provider));
+  const tools = await findTools(say, containerdUnderTest(), undefined, docker);
   const madeOn = await versionsLine(tools, provider, agent);
   say(`${tests.length} tests on ${madeOn}`);
 
@@ -56,11 +59,18 @@ async function conformance(options: ConformanceOptions): Promise<number> {
   else if (whole) {
     const date = new Date().toISOString().slice(0, 10);
     const text = partOf({ verdicts, limits: met, date, minutes, madeOn });
-    writeFileSync(page, withPart(readFileSync(page, "utf8"), `conformance ${provider}`, text));
+    writeFileSync(page, withPart(readFileSync(page, "utf8"), documentPartOf(provider), text));
     say(`written into ${page}`);
   }
   say(failed.length === 0 ? "every test passed" : `${failed.length} of ${verdicts.length} tests did not pass`);
   return failed.length === 0 ? 0 : 1;
+}
+
+/** The part of the page about a provider with the runtime under test: Debian's version of it, or a newer one. */
+function documentPartOf(provider: Provider): string {
+  const [usual, tested] =
+    provider === "docker" ? ["20.10", dockerUnderTest(provider)] : (["1.6", containerdUnderTest()] as const);
+  return tested === usual ? `conformance ${provider}` : `conformance ${provider} ${tested}`;
 }
 
 /** Runs one suite. One that cannot be run is what its tests came to, and the other runs all the same. */
