@@ -21,12 +21,12 @@ import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, must, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
 import { prepared } from "./prepared.ts";
+import { guestUnderTest } from "../machines/guest-systems.ts";
 import { isGuest } from "../matrix.ts";
 import { isMachine, isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
 import {
   disown,
   type GuestSizes,
-  guestSizes,
   isHeld,
   layoutOf,
   type Layout,
@@ -152,7 +152,7 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
     containerd,
     docker,
     privatePassword: randomBytes(9).toString("base64url"),
-    ...(isGuest(provider) && { guestSizes: { ...guestSizes, ...options.guest } }),
+    ...(isGuest(provider) && { guestSizes: { ...guestUnderTest(), ...options.guest } }),
     ...(isMachine(provider) && { machineSystem: options.machine ?? machineUnderTest() }),
   });
   const keeper = await startKeeper(layout);

@@ -6,6 +6,7 @@ import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { registryAddress } from "./registry.ts";
 import type { ContainerdVersion } from "./containerd-version.ts";
 import { type ClusterState, type Layout, readState } from "./state.ts";
+import { guestSystems } from "../machines/guest-systems.ts";
 import { systems } from "../machines/systems.ts";
 import type { Tools } from "./tools.ts";
 
@@ -29,7 +30,8 @@ export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): voi
 }
 
 /** The version whose configuration the containerd reads: of a machine with a system of its own that system's. */
-function configVersion({ containerd, machineSystem }: ClusterState): ContainerdVersion {
+function configVersion({ containerd, machineSystem, guestSizes }: ClusterState): ContainerdVersion {
+  if (guestSizes) return guestSystems[guestSizes.system ?? "debian-12"].containerdConfig;
   return machineSystem ? systems[machineSystem.system].containerdConfig : containerd;
 }
 

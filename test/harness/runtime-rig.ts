@@ -19,6 +19,7 @@ import { startKeeper } from "./keeping.ts";
 import { addresses, createNetwork, networkArgv, startHolder } from "./namespaces.ts";
 import { must, type ProcessId, start } from "./processes.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
+import { guestUnderTest } from "../machines/guest-systems.ts";
 import { isGuest } from "../matrix.ts";
 import { hasSystemd, isMachine, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
@@ -26,7 +27,6 @@ import {
   type GuestSizes,
   type Layout,
   disown,
-  guestSizes,
   isHeld,
   layoutOf,
   ownsKernel,
@@ -81,7 +81,7 @@ export async function startRuntimeRig(
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
-  const sizes = isGuest(provider) ? { guestSizes: { ...guestSizes, ...guest } } : {};
+  const sizes = isGuest(provider) ? { guestSizes: { ...guestUnderTest(), ...guest } } : {};
   const system = isMachine(provider) ? { machineSystem: machineUnderTest() } : {};
   if (!takeLease(layout, { nodeName: name, provider, containerd, docker, privatePassword, ...sizes, ...system }))
     throw new Error(`the rig ${name} is being started by another process`);

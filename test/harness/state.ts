@@ -4,6 +4,7 @@ import type { ContainerdVersion } from "./containerd-version.ts";
 import type { DockerVersion } from "./docker-version.ts";
 import { identify, isAlive, type ProcessId } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
+import type { GuestSystemName } from "../machines/guest-systems.ts";
 import type { SshServer, SystemName } from "../machines/systems.ts";
 
 /** What a target with a kernel of its own is given. */
@@ -20,6 +21,8 @@ export interface GuestSizes {
   readonly disksMiB: readonly number[];
   /** SELinux, permissive, instead of AppArmor. */
   readonly selinux?: boolean;
+  /** Debian 12 unless given. */
+  readonly system?: GuestSystemName;
 }
 
 /** Those of a guest that a test asks nothing special of. */

@@ -3,7 +3,9 @@ import { join } from "node:path";
 import { agentAddresses } from "../harness/agent-machine.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "../harness/namespaces.ts";
 import { must } from "../harness/processes.ts";
-import { cached, installDebian, maskUnits, unread } from "./debian.ts";
+import type { GuestSizes } from "../harness/state.ts";
+import { cached, type DebianRecipe, installDebian, maskUnits, unread } from "./debian.ts";
+import { guestSystems } from "./guest-systems.ts";
 import { quieted, settle } from "./root.ts";
 
 /** Files of a guest that all guests share. */
@@ -21,7 +23,6 @@ export interface GuestImage {
 const modules = "virtio_pci virtio_blk ext4";
 
 const debian = {
-  suite: "bookworm",
   packages: [
     ..."systemd systemd-sysv dbus libpam-systemd polkitd openssh-server sudo util-linux kmod procps iproute2".split(
       " ",
@@ -117,13 +118,16 @@ Subsystem sftp ${selinux ? "/usr/lib/openssh/sftp-server" : "internal-sftp"}
 `;
 }
 
+type GuestKind = Pick<GuestSizes, "selinux" | "system">;
+
 /** The kernel and the disk that guests boot: Debian with systemd, containerd, runc, crun and Docker, made once for each recipe, in
- *  one to two minutes. @param selinux with SELinux instead of AppArmor: files have the labels of Debian's policy. */
-export async function guestImage(say: (line: string) => void, selinux = false): Promise<GuestImage> {
+ *  one to two minutes. With SELinux instead of AppArmor, files have the labels of Debian's policy. */
+export async function guestImage(say: (line: string) => void, kind: GuestKind = {}): Promise<GuestImage> {
+  const { selinux = false } = kind;
   const folder = await cached({
-    kind: selinux ? "selinux-guest" : "guest",
+    kind: kindOf("guest", kind),
     recipe: [
-      debian,
+      recipeOf(kind),
       quieted,
       useless,
       asleep,
@@ -131,21 +135,32 @@ export async function guestImage(say: (line: string) => void, selinux = false): 
       units,
       wayIn(selinux),
       diskGiB,
-      ...(selinux ? [labelled, enforcing, containerPolicy] : []),
+      ...(selinux ? [enforcing, containerPolicy] : []),
     ],
     waiting: "making the disk that guests boot: once per change of its recipe, about two minutes",
     say,
-    make: (folder) => make(folder, selinux),
+    make: (folder) => make(folder, kind),
   });
   const file = (name: string) => join(folder, name);
   return { folder, kernel: file("kernel"), initrd: file("initrd"), disk: file("disk"), key: file("key") };
 }
 
-async function make(folder: string, selinux: boolean): Promise<void> {
+/** The beginning of the names of a kind's products. */
+export function kindOf(name: string, { selinux, system }: GuestKind): string {
+  return [...(system ? [system] : []), ...(selinux ? ["selinux"] : []), name].join("-");
+}
+
+function recipeOf({ selinux = false, system = "debian-12" }: GuestKind): DebianRecipe {
+  const { suite } = guestSystems[system];
+  return { ...debian, suite, packages: selinux ? [...debian.packages, ...labelled] : debian.packages };
+}
+
+async function make(folder: string, kind: GuestKind): Promise<void> {
+  const { selinux = false } = kind;
   mkdirSync(folder, { mode: 0o700 });
   const root = join(folder, "root");
   await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "guest", "-f", join(folder, "key")]);
-  await installDebian(selinux ? { ...debian, packages: [...debian.packages, ...labelled] } : debian, root);
+  await installDebian(recipeOf(kind), root);
   settle(root);
   maskUnits(root, useless);
   await furnish(root, readFileSync(join(folder, "key.pub"), "utf8"), wayIn(selinux));

@@ -9,7 +9,7 @@ import { must, run, start } from "../harness/processes.ts";
 import type { GuestSizes } from "../harness/state.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { cached } from "./debian.ts";
-import type { GuestImage } from "./guest-image.ts";
+import { type GuestImage, kindOf } from "./guest-image.ts";
 import { guestLogin, shellLine, sshOptions } from "./guest-link.ts";
 import { emulatorVersion, type Emulated, guestCable, guestDisks, qemuArgv, qmp } from "./qemu.ts";
 
@@ -38,7 +38,7 @@ export async function savedState(
 ): Promise<SavedState> {
   const emulator = await emulatorVersion();
   const folder = await cached({
-    kind: `state-${sizes.cpus}-${sizes.numa}-${sizes.threadsPerCore === undefined ? "" : `${sizes.threadsPerCore}threads-`}${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}${sizes.selinux ? "-selinux" : ""}`,
+    kind: `${kindOf("state", sizes)}-${sizes.cpus}-${sizes.numa}-${sizes.threadsPerCore === undefined ? "" : `${sizes.threadsPerCore}threads-`}${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}`,
     recipe: [image.folder, store, sizes, emulator, qemuArgv({ image, sizes, folder: "", name: "" }), settling(sizes)],
     waiting: "booting the guest that others go on from: once per change of its recipe, about two minutes",
     say,

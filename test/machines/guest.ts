@@ -19,7 +19,7 @@ import { writeUnits } from "./units.ts";
 export async function startGuest(layout: Layout, say: (line: string) => void): Promise<void> {
   const began = performance.now();
   const { nodeName, guestSizes: sizes = guestSizes } = stateOf(layout);
-  const image = await guestImage(say, sizes.selinux);
+  const image = await guestImage(say, sizes);
   const state = await savedState(image, { sizes, store: servedStore(layout) }, say);
   const folder = guestFolder(layout);
   mkdirSync(join(folder, "root"), { recursive: true });
@@ -42,7 +42,7 @@ export async function startGuest(layout: Layout, say: (line: string) => void): P
 /** Boots a guest that was switched off, from its disks. @returns its boot id. */
 export async function bootGuest(layout: Layout): Promise<string> {
   const { nodeName, guestSizes: sizes = guestSizes } = stateOf(layout);
-  const image = await guestImage(() => undefined, sizes.selinux);
+  const image = await guestImage(() => undefined, sizes);
   await emulate(layout, { image, sizes, folder: guestFolder(layout), name: nodeName });
   return await reached(layout, image);
 }

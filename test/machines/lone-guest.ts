@@ -29,7 +29,7 @@ export interface LoneGuest extends AsyncDisposable {
 /** Boots a guest by emulation, which takes two minutes. */
 export async function bootLoneGuest(more: Partial<GuestSizes>, say: (line: string) => void): Promise<LoneGuest> {
   const sizes = { ...guestSizes, memoryMiB: 1024, swapMiB: 0, ...more };
-  const image = await guestImage(say, sizes.selinux);
+  const image = await guestImage(say, sizes);
   await using stack = new AsyncDisposableStack();
   const { path: folder } = stack.use(await mkdtempDisposable(join(tmpdir(), "graftlet-guest-")));
   await layerDisks(folder, sizes, () => image.disk, "raw");

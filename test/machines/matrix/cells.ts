@@ -1,17 +1,35 @@
 import type { ProviderName } from "../../harness/runtime-daemon.ts";
+import { type GuestSystemName, guestSystems } from "../guest-systems.ts";
 import { type SshServer, type SystemName, systems } from "../systems.ts";
 
-/** A machine that the tour is made on. */
-export interface Cell {
+/** A machine that the tour is made on: on this machine's kernel, or with one of its own and cgroup v2. */
+export type Cell = OwnKernelCell | SharedKernelCell;
+
+export interface OwnKernelCell {
+  readonly kernel: "own";
+  readonly system: GuestSystemName;
+  readonly sshServer: "openssh";
+  readonly runtime: "containerd" | "docker";
+}
+
+export interface SharedKernelCell {
+  readonly kernel: "shared";
   readonly system: SystemName;
   readonly sshServer: SshServer;
   readonly runtime: "containerd" | "docker" | "crio";
 }
 
-const of = (system: SystemName, runtime: Cell["runtime"], sshServer: SshServer = "openssh"): Cell => ({
+const of = (
+  system: SystemName,
+  runtime: SharedKernelCell["runtime"],
+  sshServer: SshServer = "openssh",
+): SharedKernelCell => ({ kernel: "shared", system, runtime, sshServer });
+
+const guest = (system: GuestSystemName, runtime: OwnKernelCell["runtime"]): OwnKernelCell => ({
+  kernel: "own",
   system,
   runtime,
-  sshServer,
+  sshServer: "openssh",
 });
 
 /** All of them, in the order of the table. */
@@ -32,11 +50,23 @@ export const cells: readonly Cell[] = [
   of("busybox", "docker"),
   of("busybox", "containerd", "dropbear"),
   of("busybox", "docker", "dropbear"),
+  guest("debian-12", "containerd"),
+  guest("debian-12", "docker"),
+  guest("debian-13", "containerd"),
+  guest("debian-13", "docker"),
+  guest("sid", "containerd"),
+  guest("sid", "docker"),
 ];
 
-/** A cell's name: `debian-13/docker`, `busybox/containerd/dropbear`. */
-export function nameOf({ system, runtime, sshServer }: Cell): string {
-  return [system, runtime, ...(sshServer === "openssh" ? [] : [sshServer])].join("/");
+/** A cell's name: `debian-13/docker`, `busybox/containerd/dropbear`, `guest/debian-13/containerd`. */
+export function nameOf({ kernel, system, runtime, sshServer }: Cell): string {
+  const words = [
+    ...(kernel === "own" ? ["guest"] : []),
+    system,
+    runtime,
+    ...(sshServer === "openssh" ? [] : [sshServer]),
+  ];
+  return words.join("/");
 }
 
 /** The cells that have one of these names, separated by spaces, or whose names begin so; all of an empty text. @throws when there are
@@ -54,23 +84,32 @@ export function cellsNamed(asked: string): readonly Cell[] {
 }
 
 /** The environment by which the harness makes a cell's machine. */
-export function environmentOf({ system, runtime, sshServer }: Cell): Readonly<Record<string, string>> {
-  const provider: ProviderName = runtime === "docker" ? "ssh-docker-systemd" : "ssh-systemd";
+export function environmentOf({ kernel, system, runtime, sshServer }: Cell): Readonly<Record<string, string>> {
+  const way = runtime === "docker" ? "ssh-docker" : "ssh";
+  const provider: ProviderName = kernel === "own" ? `${way}-guest` : `${way}-systemd`;
   return { GRAFTLET_TEST_PROVIDER: provider, GRAFTLET_TEST_SYSTEM: system, GRAFTLET_TEST_SSHD: sshServer };
 }
 
 /** Packages whose versions tell what a cell is, by the name of the program in the table. */
-export function packagesOf({ system, runtime, sshServer }: Cell): Readonly<Record<string, string>> {
+export function packagesOf({ runtime, sshServer, ...cell }: Cell): Readonly<Record<string, string>> {
+  const hasSystemd = cell.kernel === "own" || systems[cell.system].init === "systemd";
   return {
-    ...(runtime === "docker" && !systems[system].built && { Docker: "docker.io" }),
+    ...(cell.kernel === "own" && { Linux: "linux-image-cloud-amd64" }),
+    ...(runtime === "docker" && !builtRuntimeOf(cell) && { Docker: "docker.io" }),
     ...(runtime === "crio" ? { conmon: "conmon" } : { containerd: "containerd" }),
     runc: "runc",
     ...(sshServer === "dropbear" ? { dropbear: "dropbear-bin" } : { OpenSSH: "openssh-server" }),
-    ...(systems[system].init === "systemd" && { systemd: "systemd" }),
+    ...(hasSystemd && { systemd: "systemd" }),
   };
 }
 
+/** The runtime that the harness builds for a cell's machine. */
+export function builtRuntimeOf(cell: Pick<OwnKernelCell, "kernel"> | Pick<SharedKernelCell, "kernel" | "system">) {
+  return cell.kernel === "own" ? undefined : systems[cell.system].built;
+}
+
 /** What a cell's machine is, in the table. */
-export function titleOf({ system, sshServer }: Cell): string {
-  return `${systems[system].title}${sshServer === "dropbear" ? ", dropbear" : ""}`;
+export function titleOf({ sshServer, ...cell }: Cell): string {
+  if (cell.kernel === "own") return `${guestSystems[cell.system].title}, own kernel`;
+  return `${systems[cell.system].title}${sshServer === "dropbear" ? ", dropbear" : ""}`;
 }

@@ -24,6 +24,8 @@ import { must, run } from "../../harness/processes.ts";
 import { pullSecret } from "../../harness/pull-secret.ts";
 import { targetTraces } from "../../harness/target-traces.ts";
 import { addTargetUser } from "../../harness/target-user.ts";
+import { providerUnderTest } from "../../harness/runtime-daemon.ts";
+import { isGuest } from "../../matrix.ts";
 import { machineUnderTest, systems } from "../systems.ts";
 import type { Node } from "../../../src/objects.ts";
 
@@ -46,20 +48,21 @@ interface Usage {
 }
 
 // A thin tour of what a node does, for a machine of each system: `GRAFTLET_TEST_SYSTEM`, `GRAFTLET_TEST_SSHD` and `GRAFTLET_TEST_PROVIDER`.
-describe("a node on this machine", { timeout: 600_000 }, () => {
+const emulated = isGuest(providerUnderTest());
+describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let pods: Pods;
   /** What the machine had before the node came. */
   let others: ReadonlySet<string>;
   /** Fields of the ssh provider by which it logs in. */
-  const user = systems[machineUnderTest().system].sudoUser;
+  const user = emulated ? undefined : systems[machineUnderTest().system].sudoUser;
   const providerConfig = user === undefined ? {} : { user };
   const exec = (args: readonly string[], stdin?: string) =>
     cluster.kubectl(["exec", ...args], { timeoutMs: 60_000, ...(stdin !== undefined && { stdin }) });
 
   before(async () => {
-    cluster = await startCluster({ name: `tour-${machineUnderTest().system}` });
+    cluster = await startCluster({ name: `tour-${process.env.GRAFTLET_TEST_SYSTEM || "debian-12"}` });
     if (user !== undefined) await addTargetUser(cluster, user, "sudo");
     others = await targetTraces(cluster);
     pods = await openPods(cluster);

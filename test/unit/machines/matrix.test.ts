@@ -99,8 +99,11 @@ test("ONLY chooses cells by their names or the beginnings of them, and names all
 test("names of cells differ, and each has a system with the SSH server that it asks for", () => {
   assert.equal(new Set(cells.map(nameOf)).size, cells.length);
   for (const cell of cells) {
-    assert.equal(environmentOf(cell).GRAFTLET_TEST_SYSTEM, cell.system);
-    if (cell.sshServer === "dropbear") assert.ok(systems[cell.system].packages.includes("dropbear"), nameOf(cell));
+    const { GRAFTLET_TEST_SYSTEM, GRAFTLET_TEST_PROVIDER = "" } = environmentOf(cell);
+    assert.equal(GRAFTLET_TEST_SYSTEM, cell.system);
+    assert.equal(GRAFTLET_TEST_PROVIDER.endsWith(cell.kernel === "own" ? "-guest" : "-systemd"), true);
+    if (cell.kernel === "shared" && cell.sshServer === "dropbear")
+      assert.ok(systems[cell.system].packages.includes("dropbear"), nameOf(cell));
   }
 });
 
