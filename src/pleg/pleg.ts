@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
+import { pause } from "../lib/pause.ts";
 import { onAbort } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
@@ -119,7 +120,9 @@ async function relistForever(
     }
     state.down = failures > 0;
     const pauseMs = state.down ? failedRelistDelayMs : state.listening ? relistWithEventsMs : relistMs;
-    await pauseUntilDue(clock, state, pauseMs, signal);
+    // While the runtime is down, no trigger makes a relist due earlier.
+    if (state.down) await clock.sleep(pauseMs, signal).catch(() => undefined);
+    else await pause(clock, pauseMs, state.due.promise, signal);
   }
 }
 
@@ -135,14 +138,6 @@ function createRelistRequest(clock: Clock, state: RelistState): () => void {
       state.due.resolve();
     });
   };
-}
-
-/** Pauses until the next relist is due; while the runtime is down, triggers are ignored. */
-async function pauseUntilDue(clock: Clock, state: RelistState, ms: number, signal: AbortSignal): Promise<void> {
-  const cut = new AbortController();
-  const pause = clock.sleep(ms, AbortSignal.any([signal, cut.signal])).catch(() => undefined);
-  await (state.down ? pause : Promise.race([pause, state.due.promise]));
-  cut.abort();
 }
 
 /** Lists all pods and inspects those that differ from the cache; a pod that is no longer listed is inspected a last time. */
