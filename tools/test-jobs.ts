@@ -101,12 +101,13 @@ export function sharing(jobs: readonly Job[]): Job[] {
 
 /** The tour of the machines that differ most from those of the other tests; `make machines` has more of them. */
 export function tourJobs(): Job[] {
-  return cellsNamed("busybox/containerd/dropbear crio/crio").map((cell) => ({
+  return cellsNamed("busybox/containerd/dropbear crio/crio guest/debian-13/containerd").map((cell) => ({
     name: `tour of ${nameOf(cell)}`,
     files: [join(root, "test", "machines", "matrix", "tour.test.ts")],
     env: environmentOf(cell),
-    seconds: 50,
+    seconds: cell.kernel === "own" ? 250 : 50,
     waits: false,
+    ...(cell.kernel === "own" && { memory: memoryOfGuest }),
   }));
 }
 

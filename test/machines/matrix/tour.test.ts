@@ -49,6 +49,8 @@ interface Usage {
 
 // A thin tour of what a node does, for a machine of each system: `GRAFTLET_TEST_SYSTEM`, `GRAFTLET_TEST_SSHD` and `GRAFTLET_TEST_PROVIDER`.
 const emulated = isGuest(providerUnderTest());
+/** Longest time that a command takes, milliseconds. */
+const patienceMs = emulated ? 360_000 : 60_000;
 describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
@@ -59,7 +61,7 @@ describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, 
   const user = emulated ? undefined : systems[machineUnderTest().system].sudoUser;
   const providerConfig = user === undefined ? {} : { user };
   const exec = (args: readonly string[], stdin?: string) =>
-    cluster.kubectl(["exec", ...args], { timeoutMs: 60_000, ...(stdin !== undefined && { stdin }) });
+    cluster.kubectl(["exec", ...args], { timeoutMs: patienceMs, ...(stdin !== undefined && { stdin }) });
 
   before(async () => {
     cluster = await startCluster({ name: `tour-${process.env.GRAFTLET_TEST_SYSTEM || "debian-12"}` });
@@ -127,7 +129,7 @@ describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, 
       containers: [shell("for i in 1 2 3; do echo $i; sleep 1; done")],
     });
     await pods.until("counts", "to start", (pod) => statusOf(pod)?.state?.waiting === undefined);
-    const { code, stdout } = await cluster.kubectl(["logs", "--follow", "counts"], { timeoutMs: 60_000 });
+    const { code, stdout } = await cluster.kubectl(["logs", "--follow", "counts"], { timeoutMs: patienceMs });
     assert.deepEqual([code, stdout], [0, "1\n2\n3\n"]);
   });
 
@@ -248,7 +250,7 @@ describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, 
     const own = flags.filter((flag) => !flag.startsWith("--kubeconfig"));
     const argv = [...program, "doctor", ...own, `--kubeconfig=${cluster.adminKubeconfig}`];
     const beside = ["nsenter", `--target=${agent.pid}`, "--mount", "--uts", "--net", "--", ...argv];
-    const { code, stdout, stderr } = await run(beside, { timeoutMs: 60_000 });
+    const { code, stdout, stderr } = await run(beside, { timeoutMs: patienceMs });
     writeFileSync(join(cluster.layout.logs, "doctor.log"), stdout + stderr);
     assert.equal(code, 0, stdout + stderr);
   });
@@ -302,7 +304,7 @@ describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, 
     const { program, flags } = commandLine(agent);
     assert.equal(await agent.stop(), true);
     const { code, stdout, stderr } = await cluster.runAtAgent([...program, "remove", ...flags, "--yes"], {
-      timeoutMs: 120_000,
+      timeoutMs: 2 * patienceMs,
     });
     assert.equal(code, 0, stdout + stderr);
     assert.deepEqual(gained(others, await targetTraces(cluster)), []);
