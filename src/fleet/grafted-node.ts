@@ -187,7 +187,8 @@ export function fencingToken({ metadata: { uid }, status }: GraftedNode): Fencin
 
 /** True if the node is Ready with its present owner. */
 export function isReadyWithOwner({ status }: GraftedNode): boolean {
-  return isReady(status) && status?.owner !== undefined && status.observedEpoch === status.owner.epoch;
+  const { owner } = status ?? {};
+  return isReady(status) && owner !== undefined && owner.uid !== "" && status?.observedEpoch === owner.epoch;
 }
 
 /** True once the object is being deleted: it remains until its machine has left the cluster. */

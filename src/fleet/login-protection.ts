@@ -20,8 +20,8 @@ export interface LoginProtectionDeps extends ClockAndLog {
   readonly named: () => ReadonlySet<string> | undefined;
 }
 
-/** Delay before failed writes are repeated, milliseconds. */
-const retryMs = 10_000;
+/** Minimum interval between two looks at all Secrets, and delay before failed writes are repeated, milliseconds. */
+const [passIntervalMs, retryMs] = [1_000, 10_000];
 
 /** Keeps login Secrets for as long as objects refer to them: a Secret that is deleted earlier is removed with the last of its objects. */
 export function createLoginProtection(deps: LoginProtectionDeps): Runnable & {
@@ -56,6 +56,7 @@ export function createLoginProtection(deps: LoginProtectionDeps): Runnable & {
           failures.failed(error);
           retry = true;
         }
+        await clock.sleep(passIntervalMs, signal).catch(() => undefined);
         const woken = changed.fired(signal);
         await (retry ? pause(clock, retryMs, woken, signal) : woken);
       }

@@ -62,6 +62,8 @@ const abandonedMs = 5_000;
 /** Time for which a machine that chooses its replica may connect to one before its object is placed like others, so that its status says
  *  that the machine is not connected, milliseconds. An object that never had an owner is placed at once. */
 const arrivalMs = 10_000;
+/** Minimum interval between two looks at all objects, milliseconds. */
+const passIntervalMs = 50;
 /** Delay before a failed change of owner is tried again, milliseconds. */
 const retryMs = 1_000;
 /** Number of objects whose owner changes at the same time: when they are taken, and when this replica shuts down. */
@@ -102,6 +104,8 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
           takes.takeUnreached(all, signal);
           handOvers.balance(all, signal);
         }
+        // Of hundreds of changes at once, many are considered together.
+        await clock.sleep(passIntervalMs, signal).catch(() => undefined);
         await pause(clock, againMs, changed.fired(signal), signal);
       }
     },

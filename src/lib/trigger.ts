@@ -2,23 +2,32 @@
 export function createTrigger() {
   let pending = false;
   let wake = () => {};
+  /** Ends the last wait, if it goes on: its loop has been woken by something else. */
+  let forget = () => {};
   return {
     fire(): void {
       pending = true;
       wake();
     },
-    /** Resolves once the trigger has fired since the last wait, or when the signal aborts. */
+    /** Resolves once the trigger has fired since the last wait, or when the signal aborts. A further wait ends the one before. */
     fired(signal: AbortSignal): Promise<void> {
+      forget();
+      if (pending || signal.aborted) {
+        if (!signal.aborted) pending = false;
+        return Promise.resolve();
+      }
       const { promise, resolve } = Promise.withResolvers<void>();
-      wake = () => {
-        if (signal.aborted) return;
-        pending = false;
+      forget = () => {
+        signal.removeEventListener("abort", forget);
         wake = () => {};
         resolve();
       };
-      if (pending) wake();
-      if (signal.aborted) resolve();
-      signal.addEventListener("abort", () => resolve(), { once: true });
+      wake = () => {
+        if (signal.aborted) return;
+        pending = false;
+        forget();
+      };
+      signal.addEventListener("abort", forget, { once: true });
       return promise;
     },
   };
