@@ -38,8 +38,16 @@ export async function dialHttp2(credentials: Credentials, deps: SessionDeps): Pr
     createConnection: () => socket,
     settings: { initialWindowSize: windowBytes },
   });
-  session.once("connect", () => session.setLocalWindowSize(4 * windowBytes));
+  widenWindow(session);
   return manage(session, credentials.generation, deps);
+}
+
+/** Lets the server send more than Node's default before it is read, once the session is connected. */
+export function widenWindow(session: ClientHttp2Session): void {
+  session.once("connect", () => {
+    // Node emits the event a tick after the connection: the server may have closed it by then.
+    if (!session.destroyed) session.setLocalWindowSize(4 * windowBytes);
+  });
 }
 
 function dialTls({ server, tls }: Credentials, { clock, connectTimeoutMs }: SessionDeps): Promise<TLSSocket> {

@@ -45,9 +45,11 @@ export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledError
     async run<T>(node: string, work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
       const stop = new AbortController();
       let failure: { readonly error: unknown } | undefined;
+      let isOver = false;
       let late: ReturnType<Clock["after"]> | undefined;
       const failed = (error: unknown) => {
-        if (failure) return;
+        // What a callback throws when the node has ended concerns no work any more.
+        if (failure || isOver) return;
         failure = { error };
         late = clock.after(stopTimeoutMs, () =>
           endProcess(`node ${node} did not stop after an unhandled error: ${describe(error)}`),
@@ -61,6 +63,7 @@ export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledError
       } catch (error) {
         throw failure && !signal.aborted ? failure.error : error;
       } finally {
+        isOver = true;
         late?.cancel();
       }
     },

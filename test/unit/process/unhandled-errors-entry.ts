@@ -37,6 +37,7 @@ const faults: Readonly<Record<string, () => void>> = {
     });
   },
   "an error in work that does not stop": () => void clock.after(1, () => void JSON.parse("{")),
+  "an error after the end of the work": () => void clock.after(60, () => void JSON.parse("{")),
   "an assertion failure in Node.js": () => void clock.after(1, () => raise("ERR_INTERNAL_ASSERTION")),
   "a failed memory allocation": () =>
     void clock.after(1, () => {
@@ -52,6 +53,7 @@ function raise(code: string): never {
 const work = (name: string, isAtFault: boolean) => async (signal: AbortSignal) => {
   say(`${name} begins`);
   if (isAtFault) clock.after(20, faults[fault] ?? (() => undefined));
+  if (isAtFault && fault === "an error after the end of the work") return clock.sleep(40);
   await onAbort(signal);
   if (isAtFault && fault === "an error in work that does not stop") await new Promise(() => undefined);
 };

@@ -27,6 +27,12 @@ for (const [fault, message] of [
     assert.deepEqual(others, ["b ends", "done"]);
   });
 
+test("an unhandled error of work that has ended stops nothing", () => {
+  const { status, said, complaint } = processWith("an error after the end of the work");
+  assert.deepEqual([status, complaint], [0, ""]);
+  assert.deepEqual(said.slice(2), ["a ends", "b ends", "done"]);
+});
+
 for (const [fault, reason] of [
   ["an error outside all nodes", /^graftlet: unhandled error: SyntaxError: .* at .*unhandled-errors-entry\.ts:\d+/],
   ["an assertion failure in Node.js", /^graftlet: unhandled error \(node a\): Error: this is a bug in Node\.js at /],
