@@ -62,7 +62,7 @@ function dialTls({ server, tls }: Credentials, { clock, connectTimeoutMs }: Sess
   });
   const failed = (cause: Error) =>
     reject(new CodedError("unavailable", `${server.origin}: ${cause.message}`, { cause }));
-  const timer = clock.after(connectTimeoutMs, () =>
+  const timer = clock.deadline(connectTimeoutMs, () =>
     socket.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)),
   );
   socket.setNoDelay(true);
@@ -165,7 +165,7 @@ export function pingSession(
   const beat = () => {
     // A session that breaks is destroyed just before it emits its close event.
     if (session.destroyed) return;
-    timer = clock.after(pingTimeoutMs, giveUp);
+    timer = clock.deadline(pingTimeoutMs, giveUp);
     const sent = session.ping((error) => {
       if (error || session.destroyed) return;
       timer.cancel();

@@ -107,7 +107,7 @@ export function createHttp2Sessions(deps: { readonly clock: Clock; readonly http
 
 /** Ends a response that does not come, or does not end, in time. */
 function limitTime(stream: ClientHttp2Stream, clock: Clock): void {
-  const timer = clock.after(responseTimeoutMs, () =>
+  const timer = clock.deadline(responseTimeoutMs, () =>
     stream.destroy(new CodedError("deadline_exceeded", `no answer within ${responseTimeoutMs} ms`)),
   );
   stream.once("close", () => timer.cancel());

@@ -15,6 +15,9 @@ export interface Clock {
   jitter(low: number, high: number): number;
   /** Calls `fn` once after `ms` milliseconds. */
   after(ms: number, fn: () => void): Timer;
+  /** Calls `fn` once after a peer had `ms` milliseconds to respond. If this process was stalled, pending input is handled first and the peer
+   *  is granted that time again. */
+  deadline(ms: number, fn: () => void): Timer;
   /** Resolves after `ms` milliseconds; rejects at once with the signal's reason when it aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
   /** A signal that aborts with `deadline_exceeded` after `ms` milliseconds, or earlier when `signal` does. */
@@ -35,6 +38,7 @@ export function systemClock(): Clock {
     monotonic: () => performance.now(),
     jitter: (low, high) => low + Math.random() * (high - low),
     after,
+    deadline: deadlineTimer,
     sleep: (ms, signal) => sleepOn(after, ms, signal),
     within: (ms, signal) => deadlineOn(ms, signal),
   };
@@ -59,18 +63,29 @@ export function sleepOn(after: Clock["after"], ms: number, signal?: AbortSignal)
 /** A timer that fires this late shows that the process was stalled, milliseconds. */
 const stalledMs = 50;
 
-/** A deadline as a signal, with an unreferenced timer, so that a call that ends early leaves nothing running. The deadline
- *  limits the peer only: if this process was stalled, pending input is handled first and the peer is granted that time again. */
-function deadlineOn(ms: number, signal?: AbortSignal): AbortSignal {
-  const controller = new AbortController();
-  const abort = () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`));
+/** Implements `deadline` with unreferenced timers, so that a call that ends early leaves nothing running. */
+function deadlineTimer(ms: number, fn: () => void): Timer {
   const due = performance.now() + ms;
+  let immediate: NodeJS.Immediate | undefined;
+  // After the immediate, all pending input has been handled.
+  const end = () => void (immediate = setImmediate(fn));
   const overdue = () => {
     const late = Math.min(performance.now() - due, ms);
-    // After the immediate, all pending input has been handled.
-    if (late < stalledMs) setImmediate(abort);
-    else setTimeout(() => setImmediate(abort), late).unref();
+    if (late < stalledMs) end();
+    else timer = setTimeout(end, late).unref();
   };
-  setTimeout(overdue, Math.min(ms, maxTimerMs)).unref();
+  let timer = setTimeout(overdue, Math.min(ms, maxTimerMs)).unref();
+  return {
+    cancel() {
+      clearTimeout(timer);
+      clearImmediate(immediate);
+    },
+  };
+}
+
+/** A deadline as a signal. */
+function deadlineOn(ms: number, signal?: AbortSignal): AbortSignal {
+  const controller = new AbortController();
+  deadlineTimer(ms, () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`)));
   return signal ? AbortSignal.any([signal, controller.signal]) : controller.signal;
 }

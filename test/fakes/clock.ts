@@ -28,6 +28,7 @@ export function fakeClock(startMs = Date.UTC(2026, 0, 1)): FakeClock {
     monotonic: () => elapsed,
     jitter: (low) => low,
     after,
+    deadline: after,
     sleep: (ms, signal) => sleepOn(after, ms, signal),
     within: (ms, signal) => withinOn(after, ms, signal),
     async advance(ms) {

@@ -132,6 +132,7 @@ export function simulatedProcess(base: Clock, api: SimulatedApi, random: () => n
     ...base,
     now: () => base.now() + skewMs,
     after,
+    deadline: after,
     sleep: (ms, signal) => sleepOn(after, ms, signal),
     within: (ms, signal) => withinOn(after, ms, signal),
   };

@@ -47,13 +47,15 @@ test("within aborts with deadline_exceeded, or earlier if the caller's signal ab
   assert.equal(joined.aborted, true);
 });
 
+/** Stalls this process. */
+function holdUp(ms: number): void {
+  for (const since = performance.now(); performance.now() - since < ms; );
+}
+
 test("extends a deadline by the time for which the process was stalled, so that pending input is handled first", async () => {
   const server = createServer((connection) => connection.end());
   await once(server.listen(0, "127.0.0.1"), "listening");
   const { port } = server.address() as AddressInfo;
-  const holdUp = (ms: number) => {
-    for (const since = performance.now(); performance.now() - since < ms; );
-  };
   const deadline = systemClock().within(100);
   const inTime: string[] = [];
   const connection = connect(port, "127.0.0.1");
@@ -116,4 +118,28 @@ test("the work queue keeps the earliest due time of a key, and returns each key 
 test("formats times as RFC 3339 in whole seconds", () => {
   assert.equal(rfc3339(Date.UTC(2026, 6, 4, 1, 2, 3, 999)), "2026-07-04T01:02:03Z");
   assert.equal(rfc3339(0), "1970-01-01T00:00:00Z");
+});
+
+test("a deadline that is cancelled by input which arrived while the process was stalled does not fire", async () => {
+  const server = createServer((connection) => connection.end("pong"));
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  const connection = connect(port, "127.0.0.1");
+  await once(connection, "connect");
+  const clock = systemClock();
+  const fired: string[] = [];
+  const answered = clock.deadline(100, () => fired.push("answered"));
+  connection.once("data", () => answered.cancel());
+  const silent = new Promise<void>((resolve) => {
+    clock.deadline(101, () => {
+      fired.push("silent");
+      resolve();
+    });
+  });
+  holdUp(300);
+  await silent;
+  await clock.sleep(50);
+  connection.destroy();
+  server.close();
+  assert.deepEqual(fired, ["silent"]);
 });
