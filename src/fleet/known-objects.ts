@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { NamespacedMeta } from "../objects.ts";
 
-/** Forgets what is known, by UIDs, of objects that are gone. */
+/** Removes the entries of objects that no longer exist. @param byUid entries by the UIDs of objects. */
 export function keepOnly(byUid: Map<string, unknown>, all: readonly { readonly metadata: NamespacedMeta }[]): void {
   if (byUid.size === 0) return;
   const uids = new Set(all.map(({ metadata: { uid } }) => uid));

@@ -20,7 +20,7 @@ export interface LoginProtectionDeps extends ClockAndLog {
   readonly named: () => ReadonlySet<string> | undefined;
 }
 
-/** Minimum interval between two looks at all Secrets, and delay before failed writes are repeated, milliseconds. */
+/** Minimum interval between two passes over all Secrets, and delay before failed writes are repeated, milliseconds. */
 const [passIntervalMs, retryMs] = [1_000, 10_000];
 
 /** Keeps login Secrets for as long as objects refer to them: a Secret that is deleted earlier is removed with the last of its objects. */

@@ -62,7 +62,7 @@ const abandonedMs = 5_000;
 /** Time for which a machine that chooses its replica may connect to one before its object is placed like others, so that its status says
  *  that the machine is not connected, milliseconds. An object that never had an owner is placed at once. */
 const arrivalMs = 10_000;
-/** Minimum interval between two looks at all objects, milliseconds. */
+/** Minimum interval between two passes over all objects, milliseconds. */
 const passIntervalMs = 50;
 /** Delay before a failed change of owner is tried again, milliseconds. */
 const retryMs = 1_000;
@@ -104,7 +104,7 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
           takes.takeUnreached(all, signal);
           handOvers.balance(all, signal);
         }
-        // Of hundreds of changes at once, many are considered together.
+        // Hundreds of changes may arrive at once; one pass handles those of an interval.
         await clock.sleep(passIntervalMs, signal).catch(() => undefined);
         await pause(clock, againMs, changed.fired(signal), signal);
       }

@@ -2,7 +2,7 @@
 export function createTrigger() {
   let pending = false;
   let wake = () => {};
-  /** Ends the last wait, if it goes on: its loop has been woken by something else. */
+  /** Ends the previous wait, which goes on if its loop was woken by something else. */
   let forget = () => {};
   return {
     fire(): void {

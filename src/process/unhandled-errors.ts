@@ -48,7 +48,7 @@ export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledError
       let isOver = false;
       let late: ReturnType<Clock["after"]> | undefined;
       const failed = (error: unknown) => {
-        // What a callback throws when the node has ended concerns no work any more.
+        // The node's work has ended: a late callback's error leaves nothing to stop.
         if (failure || isOver) return;
         failure = { error };
         late = clock.after(stopTimeoutMs, () =>

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { GraftedNode } from "../../../src/fleet/grafted-node.ts";
-import { graftedNodePath, isReadyWithOwner } from "../../../src/fleet/grafted-node.ts";
+import { type GraftedNode, graftedNodePath, isReadyWithOwner } from "../../../src/fleet/grafted-node.ts";
 import { createOwnership, type OwnershipDeps } from "../../../src/fleet/ownership.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";

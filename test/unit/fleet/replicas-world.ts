@@ -162,7 +162,7 @@ export function startReplica(world: World, uid: string): void {
       assert.ok(machine);
       const link = openLink(nodeName);
       while (!signal.aborted) {
-        // What a process does in this moment, it does on the machine: one that stands still does nothing.
+        // Only a running process acts on its machine: one that stands still does not get here.
         const epoch = ownerOf(world, nodeName)?.uid === uid ? (ownerOf(world, nodeName)?.epoch ?? 0) : 0;
         if (isConnected(nodeName)) settleLock(world, nodeName, epoch);
         else if (machine.holder?.process === process) machine.holder = undefined;
