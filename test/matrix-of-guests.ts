@@ -12,6 +12,12 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
     fits: bothGuests,
     seconds: 230,
   },
+  "guest-controllers": {
+    on: [],
+    why: "boots a guest whose kernel has no memory controller: make integration ONLY=guest-controllers PROVIDER=ssh-guest",
+    fits: bothGuests,
+    seconds: 200,
+  },
   "guest-limits": {
     on: [],
     why: "cgroup v2 below a systemd, with swap and huge pages; the runtime makes containers' cgroups",

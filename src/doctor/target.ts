@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import { CgroupDriver } from "../gen/cri.ts";
-import { unmountedControllers } from "../host/cgroups.ts";
+import { missingControllers } from "../host/cgroups.ts";
 import { exists } from "../host/exists.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
 import { isInMemory, mountOf } from "../host/mounts.ts";
@@ -135,8 +135,9 @@ async function cgroups(
   signal: AbortSignal,
 ): Promise<CheckResult> {
   checkTargetRequirements({ ...kubelet, failSwapOn: false }, facts);
-  if (facts.cgroupVersion === 2) return ok("version 2");
-  checkCgroupControllers(await unmountedControllers(target.host, signal));
+  const { cgroupVersion } = facts;
+  checkCgroupControllers(cgroupVersion, await missingControllers(target.host, cgroupVersion, signal));
+  if (cgroupVersion === 2) return ok("version 2");
   return warning("version 1, which is deprecated in Kubernetes: switch the machine to version 2", "CgroupV1");
 }
 

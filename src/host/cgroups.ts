@@ -163,8 +163,13 @@ async function mountedControllers(host: Host, signal: AbortSignal): Promise<Read
   return new Set(below.flatMap(({ path }) => path.slice(mount.length + 1).split(",")));
 }
 
-/** v1 controllers that a node requires and that are not mounted on the target, sorted. */
-export async function unmountedControllers(host: Host, signal: AbortSignal): Promise<readonly string[]> {
+/** Controllers that a node requires and the target lacks, sorted: not mounted with v1, not in the kernel with v2 (`cgroup_disable=memory`).
+ *  Empty if the target does not show them. */
+export async function missingControllers(host: Host, version: 1 | 2, signal: AbortSignal): Promise<readonly string[]> {
+  if (version === 2) {
+    const present = await kernelControllers(host, signal);
+    return present ? ["cpu", "memory"].filter((name) => !present.includes(name)) : [];
+  }
   const mounted = await mountedControllers(host, signal);
   return mounted.size === 0 ? [] : ["cpu", "cpuacct", "cpuset", "memory"].filter((name) => !mounted.has(name));
 }
@@ -219,8 +224,13 @@ function integerText(value: number): string {
 
 /** True if the target's v2 cgroups have the `hugetlb` controller. */
 async function limitsHugePages(host: Host, signal: AbortSignal): Promise<boolean> {
-  const controllers = await ignoreNotFound(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
-  return controllers?.toString("utf8").split(/\s+/).includes("hugetlb") === true;
+  return (await kernelControllers(host, signal))?.includes("hugetlb") === true;
+}
+
+/** The v2 controllers of the target's kernel; undefined if the target does not show them. */
+async function kernelControllers(host: Host, signal: AbortSignal): Promise<readonly string[] | undefined> {
+  const text = await ignoreNotFound(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
+  return text?.toString("utf8").trim().split(/\s+/);
 }
 
 /** Converts v1 shares (2 to 262144) to a v2 weight (1 to 10000).

@@ -9,7 +9,7 @@ import { createReloading } from "../lib/reloading.ts";
 import type { Node } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
-import { unmountedControllers } from "../host/cgroups.ts";
+import { missingControllers } from "../host/cgroups.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type ReservedInput, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
@@ -89,7 +89,8 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal) 
   const { protectKernelDefaults } = settings;
   if (protectKernelDefaults !== undefined)
     await applyKernelSettings(host, protectKernelDefaults ? "check" : "set", signal);
-  if (facts.cgroupVersion === 1) checkCgroupControllers(await readTarget(unmountedControllers(host, signal), signal));
+  const { cgroupVersion } = facts;
+  checkCgroupControllers(cgroupVersion, await readTarget(missingControllers(host, cgroupVersion, signal), signal));
   const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
   const hostIPs = deps.ownAddresses ? targetAddresses(facts) : nodeIPs;
   const ownName = createOwnName(deps);
@@ -114,7 +115,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal) 
   });
   ownName.onChange(() => heartbeat.triggerUpdate());
   events.event(nodeReference(nodeName), "Normal", "Starting", "Starting kubelet.");
-  if (facts.cgroupVersion === 1) events.event(nodeReference(nodeName), "Warning", "CgroupV1", cgroupV1Warning);
+  if (cgroupVersion === 1) events.event(nodeReference(nodeName), "Warning", "CgroupV1", cgroupV1Warning);
 
   return {
     runnables: [

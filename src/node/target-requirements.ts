@@ -22,11 +22,16 @@ export function checkTargetRequirements(
   }
 }
 
-/** @throws TargetError, in the kubelet's words, if a required cgroup controller is missing. */
-export function checkCgroupControllers(controllers: readonly string[]): void {
-  if (controllers.length === 0) return;
-  const missing = `Following Cgroup subsystem not mounted: [${controllers.join(" ")}]`;
-  throw new TargetError("CgroupSubsystemMissing", "failed_precondition", `system validation failed - ${missing}`);
+/** @param missing required controllers that the target lacks.
+ *  @throws TargetError if there are any: with v1 in the kubelet's words. */
+export function checkCgroupControllers(version: 1 | 2, missing: readonly string[]): void {
+  if (missing.length === 0) return;
+  const names = `[${missing.join(" ")}]`;
+  const complaint =
+    version === 1
+      ? `Following Cgroup subsystem not mounted: ${names}`
+      : `the kernel lacks cgroup controllers: ${names}: enable them on its command line (cgroup_enable=memory, and no cgroup_disable), or use a kernel that has them`;
+  throw new TargetError("CgroupSubsystemMissing", "failed_precondition", `system validation failed - ${complaint}`);
 }
 
 /** @throws TargetError for a target that has only loopback addresses. */

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type Agent, graftletProgram } from "./agent.ts";
 import type { Cluster } from "./cluster.ts";
+import { type Finished, run } from "./processes.ts";
 
 /** How a graftlet that was not to run ended. */
 export interface Refusal {
@@ -23,4 +24,12 @@ export function commandLine({ pid }: Pick<Agent, "pid">): Readonly<Record<"progr
   const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").filter(Boolean);
   const at = words.indexOf(graftletProgram()) + 1;
   return { program: words.slice(0, at), flags: words.slice(at) };
+}
+
+/** Runs `graftlet doctor` with the configuration of an agent, and beside it, as who may do everything in the cluster. */
+export function runDoctor(cluster: Cluster, agent: Pick<Agent, "pid">, timeoutMs: number): Promise<Finished> {
+  const { program, flags } = commandLine(agent);
+  const own = flags.filter((flag) => !flag.startsWith("--kubeconfig"));
+  const argv = [...program, "doctor", ...own, `--kubeconfig=${cluster.adminKubeconfig}`];
+  return run(["nsenter", `--target=${agent.pid}`, "--mount", "--uts", "--net", "--", ...argv], { timeoutMs });
 }

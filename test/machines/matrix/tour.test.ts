@@ -6,7 +6,7 @@ import { after, before, describe, test } from "node:test";
 import { type Agent, hastyRounds, startGraftlet } from "../../harness/agent.ts";
 import { type Cluster, startCluster } from "../../harness/cluster.ts";
 import { converse } from "../../harness/conversation.ts";
-import { commandLine } from "../../harness/graftlet-run.ts";
+import { commandLine, runDoctor } from "../../harness/graftlet-run.ts";
 import { gained } from "../../harness/holdings.ts";
 import { imageNames } from "../../harness/image-store.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
@@ -20,7 +20,7 @@ import {
   shell,
   statusOf,
 } from "../../harness/pods.ts";
-import { must, run } from "../../harness/processes.ts";
+import { must } from "../../harness/processes.ts";
 import { pullSecret } from "../../harness/pull-secret.ts";
 import { targetTraces } from "../../harness/target-traces.ts";
 import { addTargetUser } from "../../harness/target-user.ts";
@@ -246,11 +246,7 @@ describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, 
   });
 
   test("graftlet doctor finds no error", async () => {
-    const { program, flags } = commandLine(agent);
-    const own = flags.filter((flag) => !flag.startsWith("--kubeconfig"));
-    const argv = [...program, "doctor", ...own, `--kubeconfig=${cluster.adminKubeconfig}`];
-    const beside = ["nsenter", `--target=${agent.pid}`, "--mount", "--uts", "--net", "--", ...argv];
-    const { code, stdout, stderr } = await run(beside, { timeoutMs: patienceMs });
+    const { code, stdout, stderr } = await runDoctor(cluster, agent, patienceMs);
     writeFileSync(join(cluster.layout.logs, "doctor.log"), stdout + stderr);
     assert.equal(code, 0, stdout + stderr);
   });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openCgroups, unmountedControllers, weightOf } from "../../../src/host/cgroups.ts";
+import { missingControllers, openCgroups, weightOf } from "../../../src/host/cgroups.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
@@ -169,7 +169,20 @@ test("v1: ignores limits of controllers that are not mounted, and reports missin
   assert.equal(cgroups.limitsPids, false);
   await cgroups.ensure("/kubepods", { cpuShares: 512, pids: 42 }, never);
   assert.ok(!host.files.tree("/sys/fs/cgroup/pids").includes("/sys/fs/cgroup/pids/kubepods"));
-  assert.deepEqual(await unmountedControllers(host, never), ["memory"]);
+  assert.deepEqual(await missingControllers(host, 1, never), ["memory"]);
+});
+
+test("v2: reports required controllers that the kernel lacks, and none if the target does not show them", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const listing = (data: string) => {
+    host.files.put("/sys/fs/cgroup/cgroup.controllers", { data });
+    return missingControllers(host, 2, never);
+  };
+  assert.deepEqual(await listing("cpuset cpu io memory hugetlb pids rdma misc\n"), []);
+  assert.deepEqual(await listing("cpuset cpu io hugetlb pids rdma misc\n"), ["memory"]);
+  assert.deepEqual(await listing("\n"), ["cpu", "memory"]);
+  await host.fs.apply([{ kind: "remove", path: "/sys/fs/cgroup/cgroup.controllers" }], never);
+  assert.deepEqual(await missingControllers(host, 2, never), []);
 });
 
 test("validates a cgroup created by others: reports missing paths on v1, missing controllers on v2", async () => {
