@@ -2,10 +2,12 @@
 export const containerdVersions = ["1.6", "2.4"] as const;
 export type ContainerdVersion = (typeof containerdVersions)[number];
 
-/** The containerd that the tests are run with: `GRAFTLET_TEST_CONTAINERD`, Debian's unless given. Throws when there is none of
- *  that version. */
+/** The containerd that the tests are run with: `GRAFTLET_TEST_CONTAINERD`; unless given Debian's, or the other one with a Docker Engine that
+ *  is not Debian's, which runs it and its runc. Throws when there is none of that version. */
 export function containerdUnderTest(): ContainerdVersion {
-  return containerdNamed(process.env.GRAFTLET_TEST_CONTAINERD || "1.6", "GRAFTLET_TEST_CONTAINERD");
+  const { GRAFTLET_TEST_CONTAINERD: asked, GRAFTLET_TEST_DOCKER: docker = "" } = process.env;
+  const usual = docker === "" || docker === "20.10" ? "1.6" : "2.4";
+  return containerdNamed(asked || usual, "GRAFTLET_TEST_CONTAINERD");
 }
 
 /** The containerd of a version. Throws, naming `source` as the place where it stands, when there is none. */
