@@ -29,6 +29,13 @@ export const ofResources: Readonly<Record<string, Runs>> = {
     fits: ["cri-2.4", "docker-28", "docker-29"],
     seconds: 120,
   },
+  gvisor: {
+    on: [],
+    more: ["cri-2.4"],
+    why: "containerd 1.6 finds no shim by its path; on Docker each container would have a kernel of its own",
+    fits: ["cri-2.4"],
+    seconds: 60,
+  },
   "user-namespaces": {
     on: [],
     more: ["cri-2.4"],

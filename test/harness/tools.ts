@@ -155,6 +155,11 @@ export function buildRuntime(runtime: BuiltRuntime, say: Say): Promise<string> {
   return buildTools({ module: runtime, names: programsOf[runtime], what: runtime, minutes: 4 }, say);
 }
 
+/** Makes sure that gVisor's programs are there: `runsc`, and the `shim` by which containerd runs it. @returns the folder that they are in. */
+export function buildGvisor(say: Say): Promise<string> {
+  return buildTools({ module: "gvisor", names: ["runsc", "shim"], what: "gVisor", minutes: 4 }, say);
+}
+
 /** The folder of the control plane that `GRAFTLET_TEST_KUBERNETES` asks for; undefined where it asks for none. */
 async function buildControlPlane(say: Say): Promise<string | undefined> {
   const version = process.env.GRAFTLET_TEST_KUBERNETES;
