@@ -4,6 +4,7 @@ import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import { hasResourceCapability } from "./capabilities.ts";
 import type { ContainerdVersion } from "./containerd-version.ts";
 import { type Layout, ownsKernel } from "./state.ts";
+import { guestSystemOf } from "../machines/guest-systems.ts";
 
 /** The image of a pod's sandbox. */
 export const sandboxImage = "registry.k8s.io/pause:3.10.2";
@@ -95,13 +96,13 @@ function restrictions(layout: Layout): string {
   netns_mounts_under_state_dir = true`;
 }
 
-/** Two handlers of the same runc. */
+/** Two handlers of the same program. */
 function runtimes(section: string, layout: Layout, driver: CgroupDriver): string {
   const handlers = ["runc", secondRuntimeHandler].map(
     (name) => `[${section}.runtimes.${name}]
   runtime_type = "io.containerd.runc.v2"
 [${section}.runtimes.${name}.options]
-  BinaryName = "runc"
+  BinaryName = "${guestSystemOf(layout)?.ociRuntime ?? "runc"}"
   Root = "${runcRoot(layout)}"
   SystemdCgroup = ${driver === "systemd"}`,
   );

@@ -5,7 +5,8 @@ import { cniFolder, mirroredHosts, writeCniNetwork } from "./containerd.ts";
 import { cniPlugins, runcRoot, sandboxImage } from "./containerd-config.ts";
 import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { registryAddress } from "./registry.ts";
-import type { Layout } from "./state.ts";
+import { type Layout, ownsKernel } from "./state.ts";
+import { guestSystemOf } from "../machines/guest-systems.ts";
 
 /** The command line of CRI-O on a machine that has it in containerd's place: it listens where containerd would. @param folder where its
  *  programs are. */
@@ -29,6 +30,7 @@ export function writeCrioConfig(layout: Layout): void {
   writeFileSync(config, crioConfig(layout));
   writeFileSync(policy, JSON.stringify({ default: [{ type: "insecureAcceptAnything" }] }));
   writeFileSync(registries, registriesConfig(layout));
+  if (ownsKernel(layout)) return;
   copyFileSync(join(import.meta.dirname, "runc-of-crio.sh"), runc);
   chmodSync(runc, 0o755);
 }
@@ -44,7 +46,7 @@ function files({ containerd }: Layout) {
 
 function crioConfig(layout: Layout): string {
   const at = (name: string): string => JSON.stringify(join(layout.containerd, name));
-  const runc = hasResourceCapability() ? "/usr/sbin/runc" : files(layout).runc;
+  const { name, path, cgroups } = ociRuntimeOf(layout);
   return `[crio]
 root = ${at("storage")}
 runroot = ${at("storage-run")}
@@ -57,12 +59,11 @@ listen = "${layout.containerdSocket}"
 stream_address = "127.0.0.1"
 stream_port = "0"
 [crio.runtime]
-cgroup_manager = "cgroupfs"
-default_runtime = "runc"
+${cgroups}
+default_runtime = "${name}"
 namespaces_dir = ${at("namespaces")}
-apparmor_profile = "unconfined"
-[crio.runtime.runtimes.runc]
-runtime_path = "${runc}"
+[crio.runtime.runtimes.${name}]
+runtime_path = "${path}"
 runtime_root = "${join(runcRoot(layout), "k8s.io")}"
 monitor_path = "/usr/bin/conmon"
 monitor_cgroup = "pod"
@@ -74,6 +75,19 @@ plugin_dirs = ["${cniPlugins}"]
 [crio.nri]
 enable_nri = false
 `;
+}
+
+/** What runs containers, and who makes their cgroups. On a machine with a kernel of its own CRI-O is as it is installed: crun, systemd,
+ *  AppArmor where the kernel has it; and it tells of its pods' events. */
+function ociRuntimeOf(layout: Layout): { readonly name: string; readonly path: string; readonly cgroups: string } {
+  const ofGuest = guestSystemOf(layout);
+  if (ofGuest) {
+    const cgroups = ['cgroup_manager = "systemd"', "enable_pod_events = true"].join("\n");
+    return { name: ofGuest.ociRuntime, path: join("/usr/bin", ofGuest.ociRuntime), cgroups };
+  }
+  const path = hasResourceCapability() ? "/usr/sbin/runc" : files(layout).runc;
+  const cgroups = ['cgroup_manager = "cgroupfs"', 'apparmor_profile = "unconfined"'].join("\n");
+  return { name: "runc", path, cgroups };
 }
 
 /** @see https://github.com/containers/image/blob/v5.35.0/docs/containers-registries.conf.5.md */

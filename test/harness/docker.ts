@@ -7,6 +7,7 @@ import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.
 import { registryAddress } from "./registry.ts";
 import { type Layout, readState } from "./state.ts";
 import type { Tools } from "./tools.ts";
+import { guestSystemOf } from "../machines/guest-systems.ts";
 
 /** What may change from one start of the daemon to the next. */
 export interface DockerSettings {
@@ -31,6 +32,7 @@ export function writeDockerConfig(
 ): void {
   writePrograms(layout, privileged);
   const state = readState(layout);
+  const ociRuntime = guestSystemOf(layout)?.ociRuntime ?? "runc";
   const registry = `${registryAddress(layout)}:${addresses.registryPort}`;
   const config = {
     "data-root": join(layout.docker, "data"),
@@ -40,7 +42,11 @@ export function writeDockerConfig(
     // Pods are in a network that the node makes: Docker's own is not used.
     bridge: "none",
     // Of the same program as the default one.
-    runtimes: { [secondRuntimeHandler]: { path: "runc" } },
+    runtimes: {
+      [secondRuntimeHandler]: { path: ociRuntime },
+      ...(ociRuntime !== "runc" && { [ociRuntime]: { path: ociRuntime } }),
+    },
+    "default-runtime": ociRuntime,
     "exec-opts": [`native.cgroupdriver=${driver}`],
     "cgroup-parent": driver === "systemd" ? "system.slice" : join(state?.machineSystem ? "/" : layout.cgroup, "docker"),
     "live-restore": liveRestore,

@@ -82,7 +82,10 @@ export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
     ...dockerEngine,
     writeConfig: (layout) => writeDockerConfig(layout, { driver: cgroupDriverOf(layout) }),
   },
-  "ssh-guest": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
+  "ssh-guest": {
+    ...containerd,
+    writeConfig: (layout) => (hasCrio(layout) ? writeCrioConfig(layout) : writeContainerdConfig(layout, "systemd")),
+  },
   "ssh-docker-guest": { ...dockerEngine, writeConfig: (layout) => writeDockerConfig(layout, { driver: "systemd" }) },
 };
 

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMachineCgroup, enterCgroups } from "../harness/cgroups.ts";
 import {
@@ -12,11 +12,12 @@ import {
 import { identify, isAlive, must, type ProcessId, run, startDaemon, textOf } from "../harness/processes.ts";
 import { type Layout, readState, writeState } from "../harness/state.ts";
 import { writeDropbearFiles } from "../harness/sshd.ts";
-import { type BuiltRuntime, buildRuntime, programsOf } from "../harness/tools.ts";
+import { buildRuntime } from "../harness/tools.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
+import { installBuilt } from "./built.ts";
 import { machineArgv } from "./enter.ts";
 import { systemRoot } from "./root.ts";
-import { builtPrograms, initOf, type System, systemOf, systems } from "./systems.ts";
+import { initOf, type System, systemOf, systems } from "./systems.ts";
 import { writeUnits } from "./units.ts";
 
 /** Makes a machine's disk, a layer of its own above its shared system, with its names and the units of its runtime and its sshd. */
@@ -36,14 +37,8 @@ export async function createDisk(layout: Layout, say: (line: string) => void): P
   for (const [name, content] of Object.entries(files)) writeFileSync(join(upper, "etc", name), content);
   writeUnits(layout, upper);
   const { built } = systems[system];
-  if (built) await installBuilt(built, join(upper, builtPrograms), say);
+  if (built) installBuilt(built, await buildRuntime(built, say), upper);
   if (sshServer === "dropbear") await writeDropbearFiles(layout, upper);
-}
-
-async function installBuilt(runtime: BuiltRuntime, folder: string, say: (line: string) => void): Promise<void> {
-  mkdirSync(folder, { recursive: true });
-  const built = await buildRuntime(runtime, say);
-  for (const name of programsOf[runtime]) copyFileSync(join(built, name), join(folder, name));
 }
 
 /** Process 1 of a machine: its command, and whether it has come to be. The one that is no init only takes the ends of its children. */

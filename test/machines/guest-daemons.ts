@@ -50,5 +50,6 @@ function unitOf(role: string): string {
 function configurationOf({ containerd, docker, ssh }: Layout, role: string): string[] {
   if (role === "sshd") return [ssh];
   if (role === "dockerd") return [join(docker, "daemon.json")];
-  return ["config.toml", "cni", "certs.d"].map((name) => join(containerd, name));
+  const ofCrio = ["crio.conf", "policy.json", "registries.conf"];
+  return ["config.toml", "cni", "certs.d", ...ofCrio].map((name) => join(containerd, name));
 }

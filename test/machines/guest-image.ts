@@ -4,8 +4,10 @@ import { agentAddresses } from "../harness/agent-machine.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "../harness/namespaces.ts";
 import { must } from "../harness/processes.ts";
 import type { GuestSizes } from "../harness/state.ts";
+import { buildRuntime } from "../harness/tools.ts";
 import { cached, type DebianRecipe, installDebian, maskUnits, unread } from "./debian.ts";
 import { guestSystems } from "./guest-systems.ts";
+import { installBuilt } from "./built.ts";
 import { quieted, settle } from "./root.ts";
 
 /** Files of a guest that all guests share. */
@@ -124,8 +126,10 @@ type GuestKind = Pick<GuestSizes, "selinux" | "system">;
  *  one to two minutes. With SELinux instead of AppArmor, files have the labels of Debian's policy. */
 export async function guestImage(say: (line: string) => void, kind: GuestKind = {}): Promise<GuestImage> {
   const { selinux = false } = kind;
+  const { disk: system = kind.system, built, files = {} } = guestSystems[kind.system ?? "debian-12"];
+  const runtime = built && { name: built, folder: await buildRuntime(built, say) };
   const folder = await cached({
-    kind: kindOf("guest", kind),
+    kind: kindOf("guest", { ...(system && { system }), selinux }),
     recipe: [
       recipeOf(kind),
       quieted,
@@ -136,10 +140,17 @@ export async function guestImage(say: (line: string) => void, kind: GuestKind = 
       wayIn(selinux),
       diskGiB,
       ...(selinux ? [enforcing, containerPolicy] : []),
+      ...(runtime ? [runtime] : []),
+      ...Object.entries(files),
     ],
     waiting: "making the disk that guests boot: once per change of its recipe, about two minutes",
     say,
-    make: (folder) => make(folder, kind),
+    async make(folder) {
+      await make(folder, kind, (root) => {
+        for (const [path, text] of Object.entries(files)) writeFileSync(join(root, path), text);
+        if (runtime) installBuilt(runtime.name, runtime.folder, root);
+      });
+    },
   });
   const file = (name: string) => join(folder, name);
   return { folder, kernel: file("kernel"), initrd: file("initrd"), disk: file("disk"), key: file("key") };
@@ -151,11 +162,12 @@ export function kindOf(name: string, { selinux, system }: GuestKind): string {
 }
 
 function recipeOf({ selinux = false, system = "debian-12" }: GuestKind): DebianRecipe {
-  const { suite } = guestSystems[system];
-  return { ...debian, suite, packages: selinux ? [...debian.packages, ...labelled] : debian.packages };
+  const { suite, packages = [] } = guestSystems[system];
+  return { ...debian, suite, packages: [...debian.packages, ...packages, ...(selinux ? labelled : [])] };
 }
 
-async function make(folder: string, kind: GuestKind): Promise<void> {
+/** @param install adds to the root folder what no package brings. */
+async function make(folder: string, kind: GuestKind, install: (root: string) => void): Promise<void> {
   const { selinux = false } = kind;
   mkdirSync(folder, { mode: 0o700 });
   const root = join(folder, "root");
@@ -163,6 +175,7 @@ async function make(folder: string, kind: GuestKind): Promise<void> {
   await installDebian(recipeOf(kind), root);
   settle(root);
   maskUnits(root, useless);
+  install(root);
   await furnish(root, readFileSync(join(folder, "key.pub"), "utf8"), wayIn(selinux));
   const boot = (pattern: string) => globSync(join(root, "boot", pattern))[0] ?? "";
   cpSync(boot("vmlinuz-*"), join(folder, "kernel"));

@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { must } from "../harness/processes.ts";
 import type { GuestSizes } from "../harness/state.ts";
 import type { GuestImage } from "./guest-image.ts";
+import { guestSystems } from "./guest-systems.ts";
 
 /** One guest as its emulator is told of it. */
 export interface Emulated {
@@ -32,7 +33,8 @@ export function guestDisks({ swapMiB, disksMiB }: GuestSizes): string[] {
 /** The command line of the emulator. It ends with the guest's power, not with a reboot.
  *  @see https://www.qemu.org/docs/master/system/invocation.html */
 export function qemuArgv({ image, sizes, folder, name, memory }: Emulated): string[] {
-  const { memoryMiB, selinux } = sizes;
+  const { memoryMiB, selinux, system } = sizes;
+  const ofSystem = system && guestSystems[system].kernelArguments;
   const options: readonly (readonly [string, string])[] = [
     ["name", name],
     ["M", "q35,hpet=off"],
@@ -52,7 +54,13 @@ export function qemuArgv({ image, sizes, folder, name, memory }: Emulated): stri
     ["initrd", image.initrd],
     [
       "append",
-      `${kernelArguments}${selinux ? ` ${selinuxArguments}` : ""} guest.name=${name} guest.mac=${macOf(name)}`,
+      [
+        kernelArguments,
+        ...(selinux ? [selinuxArguments] : []),
+        ...(ofSystem ? [ofSystem] : []),
+        `guest.name=${name}`,
+        `guest.mac=${macOf(name)}`,
+      ].join(" "),
     ],
     ...(memory === undefined ? [] : [["incoming", `exec:cat ${memory}`] as const]),
   ];

@@ -3,13 +3,11 @@ import type { ContainerdVersion } from "../harness/containerd-version.ts";
 import type { BuiltRuntime } from "../harness/tools.ts";
 import { type Layout, type MachineSystem, readState } from "../harness/state.ts";
 import { type DebianRecipe, unread } from "./debian.ts";
+import { guestSystemOf } from "./guest-systems.ts";
 
 /** Systems that a machine with a systemd can have, all made of Debian's packages. */
 export const systemNames = ["debian-12", "debian-13", "sid", "docker-29", "crio", "uutils", "busybox"] as const;
 export type SystemName = (typeof systemNames)[number];
-
-/** Where a machine has the programs that the harness builds: before Debian's on PATH. */
-export const builtPrograms = "/usr/local/sbin";
 
 /** SSH servers that such a machine can have. */
 export const sshServers = ["openssh", "dropbear"] as const;
@@ -141,9 +139,14 @@ export function systemOf(layout: Layout): MachineSystem {
   return readState(layout)?.machineSystem ?? { system: "debian-12", sshServer: "openssh" };
 }
 
+/** The runtime that the harness built for a cluster's target, if any. */
+export function builtOf(layout: Layout): BuiltRuntime | undefined {
+  return (guestSystemOf(layout) ?? systems[systemOf(layout).system]).built;
+}
+
 /** Whether its runtime is CRI-O, in containerd's place. */
 export function hasCrio(layout: Layout): boolean {
-  return systems[systemOf(layout).system].built === "crio";
+  return builtOf(layout) === "crio";
 }
 
 /** Who makes the cgroups of pods on such a machine. */

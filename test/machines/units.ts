@@ -8,7 +8,8 @@ import type { Layout } from "../harness/state.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { maskUnits } from "./debian.ts";
 import { machineArgv, machineOf, outerPid } from "./enter.ts";
-import { builtPrograms, hasCrio, initOf, systemOf, systems } from "./systems.ts";
+import { builtPrograms } from "./built.ts";
+import { builtOf, hasCrio, initOf, systemOf } from "./systems.ts";
 
 /** Debian's units of the daemons that a test starts, kills and reads the log of, by their role. */
 export const units: Readonly<Record<string, string>> = {
@@ -25,12 +26,11 @@ function unitOf(layout: Layout, role: string): string | undefined {
 /** The command of a role's daemon, with the cluster's configuration. */
 function commandOf(layout: Layout, role: string): string {
   const sshd = `/usr/sbin/sshd -D -e -f ${join(layout.ssh, "sshd_config")}`;
-  const { built } = systems[systemOf(layout).system];
   const commands: Readonly<Record<string, string>> = {
     containerd: hasCrio(layout)
       ? crioCommand(layout, builtPrograms)
       : `/usr/bin/containerd --config ${join(layout.containerd, "config.toml")}`,
-    dockerd: `${built === "docker-29" ? builtPrograms : "/usr/sbin"}/dockerd --config-file ${join(layout.docker, "daemon.json")}`,
+    dockerd: `${builtOf(layout) === "docker-29" ? builtPrograms : "/usr/sbin"}/dockerd --config-file ${join(layout.docker, "daemon.json")}`,
     sshd: systemOf(layout).sshServer === "dropbear" ? dropbearCommand(layout) : sshd,
   };
   const command = commands[role];

@@ -9,7 +9,7 @@ export interface OwnKernelCell {
   readonly kernel: "own";
   readonly system: GuestSystemName;
   readonly sshServer: "openssh";
-  readonly runtime: "containerd" | "docker";
+  readonly runtime: "containerd" | "docker" | "crio";
 }
 
 export interface SharedKernelCell {
@@ -56,6 +56,9 @@ export const cells: readonly Cell[] = [
   guest("debian-13", "docker"),
   guest("sid", "containerd"),
   guest("sid", "docker"),
+  guest("crun", "containerd"),
+  guest("crun", "docker"),
+  guest("crio", "crio"),
 ];
 
 /** A cell's name: `debian-13/docker`, `busybox/containerd/dropbear`, `guest/debian-13/containerd`. */
@@ -92,20 +95,23 @@ export function environmentOf({ kernel, system, runtime, sshServer }: Cell): Rea
 
 /** Packages whose versions tell what a cell is, by the name of the program in the table. */
 export function packagesOf({ runtime, sshServer, ...cell }: Cell): Readonly<Record<string, string>> {
+  const ociRuntime = cell.kernel === "own" ? guestSystems[cell.system].ociRuntime : "runc";
   const hasSystemd = cell.kernel === "own" || systems[cell.system].init === "systemd";
   return {
     ...(cell.kernel === "own" && { Linux: "linux-image-cloud-amd64" }),
     ...(runtime === "docker" && !builtRuntimeOf(cell) && { Docker: "docker.io" }),
     ...(runtime === "crio" ? { conmon: "conmon" } : { containerd: "containerd" }),
-    runc: "runc",
+    [ociRuntime]: ociRuntime,
     ...(sshServer === "dropbear" ? { dropbear: "dropbear-bin" } : { OpenSSH: "openssh-server" }),
     ...(hasSystemd && { systemd: "systemd" }),
   };
 }
 
 /** The runtime that the harness builds for a cell's machine. */
-export function builtRuntimeOf(cell: Pick<OwnKernelCell, "kernel"> | Pick<SharedKernelCell, "kernel" | "system">) {
-  return cell.kernel === "own" ? undefined : systems[cell.system].built;
+export function builtRuntimeOf(
+  cell: Pick<OwnKernelCell, "kernel" | "system"> | Pick<SharedKernelCell, "kernel" | "system">,
+) {
+  return (cell.kernel === "own" ? guestSystems[cell.system] : systems[cell.system]).built;
 }
 
 /** What a cell's machine is, in the table. */
