@@ -69,7 +69,7 @@ describe("CDI devices of a Docker Engine", { timeout: 600_000 }, () => {
     await engine.start({ cdi: false });
     await untilReadiness(cluster, /^True /);
     await pods.create("held", user(untilEnded));
-    await pods.event("held", "UnsupportedField", /CDI is disabled in .* 28\..*set "features": \{"cdi": true\}/);
+    await pods.event("held", "UnsupportedField", /CDI is disabled in .* (?:28|29)\..*set "features": \{"cdi": true\}/);
     assert.deepEqual(
       driver.calls().filter((call) => call.includes(" held-")),
       [],

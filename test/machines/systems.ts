@@ -9,8 +9,8 @@ import { guestSystemOf } from "./guest-systems.ts";
 export const systemNames = ["debian-12", "debian-13", "sid", "docker-29", "crio", "uutils", "busybox"] as const;
 export type SystemName = (typeof systemNames)[number];
 
-/** SSH servers that such a machine can have. */
-export const sshServers = ["openssh", "dropbear"] as const;
+/** SSH servers that such a machine can have. `openssh-socket` is an sshd for each connection, which a listener starts when somebody connects. */
+export const sshServers = ["openssh", "openssh-socket", "dropbear"] as const;
 export type SshServer = (typeof sshServers)[number];
 
 /** A system as it is made. */

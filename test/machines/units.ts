@@ -3,13 +3,13 @@ import { dirname, join } from "node:path";
 import { enterCgroups } from "../harness/cgroups.ts";
 import { identify, isAlive, must, type ProcessId, startDaemon, textOf } from "../harness/processes.ts";
 import { crioCommand } from "../harness/crio.ts";
-import { dropbearCommand } from "../harness/sshd.ts";
+import { activatedSshdCommand, dropbearCommand, sshdCommand } from "../harness/sshd.ts";
 import type { Layout } from "../harness/state.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
 import { maskUnits } from "./debian.ts";
 import { machineArgv, machineOf, outerPid } from "./enter.ts";
 import { builtPrograms } from "./built.ts";
-import { builtOf, hasCrio, initOf, systemOf } from "./systems.ts";
+import { builtOf, hasCrio, initOf, type SshServer, systemOf } from "./systems.ts";
 
 /** Debian's units of the daemons that a test starts, kills and reads the log of, by their role. */
 export const units: Readonly<Record<string, string>> = {
@@ -23,15 +23,20 @@ function unitOf(layout: Layout, role: string): string | undefined {
   return role === "sshd" && systemOf(layout).sshServer === "dropbear" ? "dropbear.service" : units[role];
 }
 
+const sshCommands: Readonly<Record<SshServer, (layout: Layout) => string>> = {
+  openssh: sshdCommand,
+  "openssh-socket": activatedSshdCommand,
+  dropbear: dropbearCommand,
+};
+
 /** The command of a role's daemon, with the cluster's configuration. */
 function commandOf(layout: Layout, role: string): string {
-  const sshd = `/usr/sbin/sshd -D -e -f ${join(layout.ssh, "sshd_config")}`;
   const commands: Readonly<Record<string, string>> = {
     containerd: hasCrio(layout)
       ? crioCommand(layout, builtPrograms)
       : `/usr/bin/containerd --config ${join(layout.containerd, "config.toml")}`,
     dockerd: `${builtOf(layout) === "docker-29" ? builtPrograms : "/usr/sbin"}/dockerd --config-file ${join(layout.docker, "daemon.json")}`,
-    sshd: systemOf(layout).sshServer === "dropbear" ? dropbearCommand(layout) : sshd,
+    sshd: sshCommands[systemOf(layout).sshServer](layout),
   };
   const command = commands[role];
   if (command === undefined) throw new Error(`a machine has no daemon for ${role}`);
@@ -46,6 +51,8 @@ export function unitFiles(layout: Layout): (readonly [string, string])[] {
       "[Unit]",
       "StartLimitIntervalSec=0",
       "[Service]",
+      // It says nothing to systemd once it listens.
+      ...(role === "sshd" && systemOf(layout).sshServer === "openssh-socket" ? ["Type=simple"] : []),
       "ExecStartPre=",
       "ExecStart=",
       `ExecStart=${commandOf(layout, role)}`,

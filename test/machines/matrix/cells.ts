@@ -38,6 +38,7 @@ export const cells: readonly Cell[] = [
   of("debian-12", "docker"),
   of("debian-13", "containerd"),
   of("debian-13", "docker"),
+  of("debian-13", "docker", "openssh-socket"),
   of("debian-13", "containerd", "dropbear"),
   of("debian-13", "docker", "dropbear"),
   of("sid", "containerd"),
@@ -114,8 +115,15 @@ export function builtRuntimeOf(
   return (cell.kernel === "own" ? guestSystems[cell.system] : systems[cell.system]).built;
 }
 
+/** What the SSH server adds to a machine's title. */
+const ofServer: Readonly<Record<SshServer, string>> = {
+  openssh: "",
+  "openssh-socket": ", sshd by socket",
+  dropbear: ", dropbear",
+};
+
 /** What a cell's machine is, in the table. */
 export function titleOf({ sshServer, ...cell }: Cell): string {
   if (cell.kernel === "own") return `${guestSystems[cell.system].title}, own kernel`;
-  return `${systems[cell.system].title}${sshServer === "dropbear" ? ", dropbear" : ""}`;
+  return `${systems[cell.system].title}${ofServer[sshServer]}`;
 }
