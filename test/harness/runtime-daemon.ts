@@ -1,6 +1,7 @@
 import { request } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
+import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import { cgroupDriverOf, hasCrio } from "../machines/systems.ts";
 import { isGuest, providers } from "../matrix.ts";
 import { containerdArgv, writeContainerdConfig } from "./containerd.ts";
@@ -97,6 +98,17 @@ export function isRemote(provider: ProviderName): boolean {
 /** Whether the target is a machine with a systemd of its own. */
 export function hasSystemd(provider: ProviderName): boolean {
   return isMachine(provider) || isGuest(provider);
+}
+
+/** Whether the target's runtime is a Docker Engine. */
+export function hasDocker(provider: ProviderName): boolean {
+  return runtimeDaemons[provider].role === "dockerd";
+}
+
+/** Who makes the cgroups of pods on a target, as its runtime is configured. */
+export function podCgroupDriver({ provider, layout }: { provider: ProviderName; layout: Layout }): CgroupDriver {
+  if (isMachine(provider)) return cgroupDriverOf(layout);
+  return isGuest(provider) ? "systemd" : "cgroupfs";
 }
 
 /** Whether that machine runs on this machine's kernel. */

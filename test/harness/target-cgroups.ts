@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { type CgroupDriver, cgroupPath } from "../../src/pod/cgroup-path.ts";
 import type { Cluster } from "./cluster.ts";
-import { hasSystemd } from "./runtime-daemon.ts";
+import { hasSystemd, podCgroupDriver } from "./runtime-daemon.ts";
 
 /** Cgroups of a cluster's target, named as the cgroupfs driver has them: `kubepods/burstable`. */
 export interface TargetCgroups {
@@ -26,10 +26,7 @@ for path; do
 done`;
 
 /** The cgroups of a cluster's target. @param driver who makes them; as its provider has it unless given. */
-export function targetCgroups(
-  cluster: Cluster,
-  driver: CgroupDriver = hasSystemd(cluster.provider) ? "systemd" : "cgroupfs",
-): TargetCgroups {
+export function targetCgroups(cluster: Cluster, driver: CgroupDriver = podCgroupDriver(cluster)): TargetCgroups {
   // A machine with a systemd of its own has the cluster's cgroup for its root.
   const root = hasSystemd(cluster.provider) ? "/" : cluster.layout.cgroup;
   const pathOf = (name: string) => join("/", root, cgroupPath(name.split("/"), driver));

@@ -7,7 +7,7 @@ import { ownCapabilities } from "../harness/capabilities.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
 import { particulars } from "../harness/particulars.ts";
-import { hasSystemd } from "../harness/runtime-daemon.ts";
+import { podCgroupDriver } from "../harness/runtime-daemon.ts";
 import { forgetPeak, memoryOf } from "../harness/holdings.ts";
 import { type ContainerDraft, firstProcess, images, shell, statusOf, assertOutOfMemory } from "../harness/pods.ts";
 
@@ -362,7 +362,7 @@ describe("the resources of a container", { concurrency: 4 }, () => {
     );
     assert.deepEqual([cpuLimit(main, 1), memoryLimit(main, 1)], ["52000", String(80 * 2 ** 20)]);
     assert.ok(cpuShare(main) > cpuShare(small) && cpuShare(main, 1) >= cpuShare(main));
-    const driver = hasSystemd(cluster.provider) ? "systemd" : "cgroupfs";
+    const driver = podCgroupDriver(cluster);
     const below = (pod: typeof burstable, qos: QosClass) => {
       const parent = `${cluster.layout.cgroup}${podCgroup(pod.metadata.uid, qos, { driver, root: "", perQos: true })}/`;
       const cgroups = cgroupsOf(cluster, firstProcess(cluster, pod));

@@ -1,7 +1,7 @@
 import { after, before } from "node:test";
 import { containerdUnderTest } from "../harness/containerd-version.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
-import { providerUnderTest } from "../harness/runtime-daemon.ts";
+import { hasDocker, isRemote, providerUnderTest } from "../harness/runtime-daemon.ts";
 import { attachTests } from "./kubectl/attach.ts";
 import { breakTests } from "./kubectl/breaks.ts";
 import { boundTests } from "./kubectl/bounds.ts";
@@ -33,6 +33,6 @@ portForwardTests(lab);
 if (containerdUnderTest() === "1.6" || whole) transferTests(lab);
 vanishTests(lab);
 // On Docker over SSH each forwarded connection has a session of the link, of which there are fewer.
-if (providerUnderTest() !== "ssh-docker") boundTests(lab);
+if (!(isRemote(providerUnderTest()) && hasDocker(providerUnderTest()))) boundTests(lab);
 // The last: it kills the runtime and the agent.
 breakTests(lab);

@@ -6,14 +6,14 @@ import { type Conversation, converse } from "../../harness/conversation.ts";
 import type { Lab } from "../../harness/lab.ts";
 import { containerId, firstProcess, shell, statusOf } from "../../harness/pods.ts";
 import { listProcesses, signalProcess } from "../../harness/processes.ts";
-import { providerUnderTest } from "../../harness/runtime-daemon.ts";
+import { hasDocker, providerUnderTest } from "../../harness/runtime-daemon.ts";
 import { forward } from "./port-forward.ts";
 import { type Transport, transports } from "./transports.ts";
 
 const pod = "broken-off";
 /** Docker has no streams of its own for the kubelet API: port-forward does not hang on the daemon, and an exec goes on without the
  *  shim until the daemon ends it. */
-const onDocker = providerUnderTest().endsWith("docker");
+const onDocker = hasDocker(providerUnderTest());
 
 /** Streams that break in the middle: kubectl must not take that for the command's success. The last of kubectl's tests: the agent
  *  that all others have used ends here. */
