@@ -37,13 +37,16 @@ export interface FakeFiles {
   space: FileSystemInfo;
 }
 
-/** Files in memory with a kernel's rules: links, modes, owners, mounts. Nobody is refused for lack of permission.
- *  @param changed is told the path of everything that changes. */
-export function createFakeFiles(
-  clock: Clock,
-  changed: (path: string) => void,
-  run: (argv: Argv) => Promise<{ readonly code: number }>,
-): FakeFiles {
+interface FakeFilesDeps {
+  /** Is told the path of everything that changes. */
+  readonly changed: (path: string) => void;
+  readonly run: (argv: Argv) => Promise<{ readonly code: number }>;
+  /** Whether changes are kept. */
+  readonly isRecorded: boolean;
+}
+
+/** Files in memory with a kernel's rules: links, modes, owners, mounts. Nobody is refused for lack of permission. */
+export function createFakeFiles(clock: Clock, { changed, run, isRecorded }: FakeFilesDeps): FakeFiles {
   const mounts = new Map<string, Inode>();
   const types = new Map<string, string>();
   const superOptions = new Map<string, string>();
@@ -242,7 +245,7 @@ export function createFakeFiles(
           if (change.kind !== "mountTmpfs") apply(change);
           else if ((await run(mountTmpfsCommand(change.path, change.options))).code !== 0)
             throw new CodedError("failed_precondition", `${change.path}: mount failed`);
-          changes.push(change);
+          if (isRecorded) changes.push(change);
           changed("path" in change ? change.path : change.to);
         }
       },

@@ -121,16 +121,19 @@ function withoutTerminator(args: readonly string[]): readonly string[] {
   return at < 0 ? args : [...args.slice(0, at), ...args.slice(at + 1)];
 }
 
-/** Host's run and spawn over a table of programs. */
+/** Host's run and spawn over a table of programs. @param isRecorded whether commands are kept. */
 export function createRunner(
   clock: Clock,
   programs: ReadonlyMap<string, Program>,
+  isRecorded: boolean,
 ): { readonly commands: readonly (readonly string[])[]; readonly run: Host["run"]; readonly spawn: Host["spawn"] } {
   const commands: (readonly string[])[] = [];
+  let started = 0;
   const start = (argv: readonly string[], signal: AbortSignal | undefined): HostProcess => {
     throwIfAborted(signal);
     const args = withoutTerminator(argv.slice(1));
-    commands.push([...argv.slice(0, 1), ...args]);
+    started += 1;
+    if (isRecorded) commands.push([...argv.slice(0, 1), ...args]);
     const program = programs.get(argv[0] ?? "");
     if (!program) throw new CodedError("not_found", `${argv[0]}: no such program`);
     const killer = new AbortController();
@@ -140,17 +143,19 @@ export function createRunner(
       killCode ??= how === "SIGKILL" ? 137 : 143;
       killer.abort();
     };
-    signal?.addEventListener("abort", () => kill("SIGKILL"), { once: true });
+    const onStop = () => kill("SIGKILL");
+    signal?.addEventListener("abort", onStop, { once: true });
     const ended = Promise.resolve(program(args, { stdin, stdout, stderr, killed: killer.signal })).then(
       (code) => killCode ?? code,
     );
     const exited = Promise.race([ended, onAbort(killer.signal).then(() => killCode ?? 137)]);
     void exited.then(() => {
+      signal?.removeEventListener("abort", onStop);
       stdout.end();
       stderr.end();
     });
     return {
-      pid: commands.length,
+      pid: started,
       stdin,
       stdout,
       stderr,

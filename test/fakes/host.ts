@@ -17,15 +17,21 @@ export interface FakeControls {
 
 export type FakeHost = Required<Pick<Host, "listen" | "watch">> & Host & FakeControls;
 
+export interface FakeHostOptions {
+  readonly clock: Clock;
+  /** False: nothing is kept of what was run and changed, for a machine that runs for long. Default true. */
+  readonly isRecorded?: boolean;
+}
+
 /** A machine in memory: files, scripted programs, sockets that reach each other. */
-export function fakeHost({ clock }: { readonly clock: Clock }): FakeHost {
+export function fakeHost({ clock, isRecorded = true }: FakeHostOptions): FakeHost {
   const watchers = new Set<(path: string) => void>();
   const programs = new Map<string, Program>();
-  const runner = createRunner(clock, programs);
+  const runner = createRunner(clock, programs, isRecorded);
   const changed = (path: string) => {
     for (const watcher of watchers) watcher(path);
   };
-  const files = createFakeFiles(clock, changed, runner.run);
+  const files = createFakeFiles(clock, { changed, run: runner.run, isRecorded });
   files.put("/proc/sys/kernel/random/boot_id", { data: "00000000-fake\n" });
   files.put("/proc/sys/kernel/osrelease", { data: "6.1.0-fake\n" });
   files.put("/proc/self/status", { data: "Name:\tfake\nCapEff:\t000001ffffffffff\n" });

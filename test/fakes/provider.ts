@@ -10,9 +10,9 @@ import { fakeRuntime } from "./runtime.ts";
 export const fakeProvider: ProviderFactory = async ({ config, clock }) => {
   const { faultFile } = (config ?? {}) as { readonly faultFile?: string };
   const watching = faultFile === undefined ? undefined : setInterval(() => breakOnce(faultFile), 200);
-  const host = fakeHost({ clock });
+  const host = fakeHost({ clock, isRecorded: false });
   furnish(host);
-  const runtime = fakeRuntime({ clock });
+  const runtime = fakeRuntime({ clock, isRecorded: false });
   runtime.offerImage("busybox");
   runtime.offerImage("docker.io/library/busybox");
   const dispose = () => {

@@ -21,7 +21,8 @@ export interface Gate {
   enter(verb: Verb, request: unknown, signal: AbortSignal): Promise<void>;
 }
 
-export function createGate(): Gate {
+/** @param isRecorded whether calls are kept. */
+export function createGate(isRecorded: boolean): Gate {
   const calls: Call[] = [];
   const failures = new Map<Verb, Error[]>();
   const holds = new Map<Verb, { readonly done: Promise<void>; readonly release: () => void }>();
@@ -45,7 +46,7 @@ export function createGate(): Gate {
     },
     setDown: (down) => void (isDown = down),
     async enter(verb, request, signal) {
-      calls.push({ verb, request });
+      if (isRecorded) calls.push({ verb, request });
       throwIfAborted(signal);
       await released(holds.get(verb)?.done, signal);
       if (isDown) throw new CodedError("unavailable", "the fake runtime is down");

@@ -58,12 +58,14 @@ export interface FakeRuntimeOptions {
   readonly clock: Clock;
   /** False: no event stream, as runtimes without one. Default true. */
   readonly events?: boolean;
+  /** False: no call is kept, for a runtime that runs for long. Default true. */
+  readonly isRecorded?: boolean;
 }
 
 /** A container runtime in memory with the states, times and errors of a real one. Containers run what `interpret` makes of
  *  their command; one that is stopped exits at once, with 143 (137 without grace), unless its program ignores SIGTERM. */
-export function fakeRuntime({ clock, events = true }: FakeRuntimeOptions): FakeRuntime {
-  const gate = createGate();
+export function fakeRuntime({ clock, events = true, isRecorded = true }: FakeRuntimeOptions): FakeRuntime {
+  const gate = createGate(isRecorded);
   const bus = createFakeEvents();
   const images = createFakeImages(clock);
   const script = {
