@@ -22,6 +22,8 @@ export interface RuntimeUnderTest extends AsyncDisposable {
   readonly missingImage: string;
   /** An absolute folder on the target for log files. */
   readonly logDirectory: string;
+  /** Where the runtime makes pods' cgroups, in the form of its cgroup driver; the runtime chooses unless given. */
+  readonly cgroupParent?: string;
 }
 
 /** A signal for a test's call: far longer than any should take. */
@@ -55,7 +57,7 @@ export interface Pods extends AsyncDisposable {
 }
 
 /** @param image as given by the runtime under test; pulled on first use. */
-export function podsOf({ runtime, image, logDirectory }: RuntimeUnderTest): Pods {
+export function podsOf({ runtime, image, logDirectory, cgroupParent = "" }: RuntimeUnderTest): Pods {
   const made: string[] = [];
   const pods: Pods = {
     config(wish = {}) {
@@ -67,7 +69,7 @@ export function podsOf({ runtime, image, logDirectory }: RuntimeUnderTest): Pods
           logDirectory: `${logDirectory}/default_contract_${uid}`,
           labels: { "io.kubernetes.pod.uid": uid, ...wish.labels },
           annotations: { ...wish.annotations },
-          linux: { securityContext: { namespaceOptions: {} } },
+          linux: { cgroupParent, securityContext: { namespaceOptions: {} } },
         },
       }).config as PodSandboxConfig;
     },
@@ -81,7 +83,7 @@ export function podsOf({ runtime, image, logDirectory }: RuntimeUnderTest): Pods
       const imageRef =
         present?.id ?? (await runtime.pullImage(PullImageRequest.fromPartial({ image: { image } }), patience()));
       const config = ContainerConfig.fromPartial({
-        image: { image: imageRef },
+        image: { image: imageRef, userSpecifiedImage: image },
         linux: { securityContext: { namespaceOptions: { pid: 1 } } },
         ...container,
       });

@@ -4,7 +4,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { Target } from "../../src/seams/provider.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
-import { runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { type ProviderName, runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { sshSettings } from "../harness/sshd.ts";
 import type { RuntimeRig } from "../harness/runtime-rig.ts";
 import { openWayIn } from "./way-in.ts";
@@ -13,7 +13,7 @@ import { openWayIn } from "./way-in.ts";
  *  @param runtime the provider's setting; the rig's own runtime unless given. */
 export async function sshTargetOn(
   { layout }: Pick<RuntimeRig, "layout">,
-  provider: "ssh" | "ssh-docker" | "ssh-systemd",
+  provider: ProviderName,
   { nodeName = "contract", runtime }: { readonly nodeName?: string; readonly runtime?: "auto" } = {},
 ): Promise<Target> {
   const { target, sshPort } = agentAddresses;
