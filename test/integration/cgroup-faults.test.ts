@@ -43,7 +43,9 @@ describe("cgroups changed by other programs", { timeout: 600_000 }, () => {
     const path = cgroups.pathOf(name);
     if (hasSystemd(cluster.provider)) await there(`systemctl stop ${path.split("/").at(-1)}`);
     const empty = `find "$dir" -name cgroup.procs -exec cat {} + | while read -r pid; do echo "$pid" >$root/cgroup.procs; done`;
-    await there(everywhere(path, `${empty}\nfind "$dir" -depth -type d -exec rmdir {} +`));
+    const removal = everywhere(path, `${empty}\nfind "$dir" -depth -type d -exec rmdir {} +`);
+    // A container that the agent starts again meanwhile has a process there.
+    await cluster.waitFor("the cgroup to go", async () => (await cluster.runInside(["sh", "-c", removal])).code === 0);
   };
   const asking: SpecDraft = {
     containers: [
