@@ -1,7 +1,6 @@
 import type { Host } from "../seams/host.ts";
 import { command, script } from "../seams/command.ts";
-import { ignoreNotFound } from "../lib/errors.ts";
-import { cgroupMount as mount } from "./cgroup-inheritance.ts";
+import { cgroupMount as mount, wordsOf } from "./cgroup-inheritance.ts";
 import { exists } from "./exists.ts";
 
 /** Time for killed processes to end, in tenths of a second. */
@@ -84,12 +83,11 @@ export async function validateV2(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const fileOf = (directory: string) => `${mount}${directory}/cgroup.controllers`;
-  const [all, own] = await Promise.all(
-    [fileOf(""), fileOf(path)].map((file) => ignoreNotFound(host.fs.readFile(file, { signal }))),
-  );
-  if (own === undefined)
+  const [present, enabled] = await Promise.all([fileOf(""), fileOf(path)].map((file) => wordsOf(host, file, signal)));
+  if (enabled === undefined)
     return `could not read controllers for cgroup ${name}: open ${fileOf(path)}: no such file or directory`;
-  const [present, enabled] = [all, own].map((text) => new Set(text?.toString("utf8").trim().split(/\s+/)));
-  const missing = requiredControllers.filter((controller) => present?.has(controller) && !enabled?.has(controller));
+  const missing = requiredControllers.filter(
+    (controller) => present?.includes(controller) && !enabled.includes(controller),
+  );
   return missing.length > 0 ? `cgroup ${name} has some missing controllers: ${missing.join(", ")}` : undefined;
 }

@@ -94,7 +94,7 @@ export function controllerInheritance(host: Host): CgroupInheritance {
 
 async function enableControllers(host: Host, directory: string, signal: AbortSignal): Promise<void> {
   const control = `${directory}/cgroup.subtree_control`;
-  const [handed, present] = await Promise.all([
+  const [handed = [], present = []] = await Promise.all([
     wordsOf(host, control, signal),
     wordsOf(host, `${directory}/cgroup.controllers`, signal),
   ]);
@@ -106,8 +106,8 @@ async function enableControllers(host: Host, directory: string, signal: AbortSig
   }
 }
 
-/** Words of a file; empty for a missing file. */
-async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
-  const text = (await ignoreNotFound(host.fs.readFile(path, { signal })))?.toString("utf8") ?? "";
-  return text.split(/\s+/).filter((word) => word !== "");
+/** Reads a file of names separated by spaces, such as `cgroup.controllers`; undefined for a missing file. */
+export async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[] | undefined> {
+  const text = (await ignoreNotFound(host.fs.readFile(path, { signal })))?.toString("utf8");
+  return text?.split(/\s+/).filter((word) => word !== "");
 }

@@ -3,7 +3,7 @@ import type { FileChange, Host } from "../seams/host.ts";
 import { exists, swapFileV2 } from "./exists.ts";
 import { listMounts } from "./mounts.ts";
 import { inodes, killProcesses, validateV1, validateV2, type NamedCgroup } from "./cgroup-commands.ts";
-import { cgroupMount as mount, cpusetInheritance, controllerInheritance } from "./cgroup-inheritance.ts";
+import { cgroupMount as mount, cpusetInheritance, controllerInheritance, wordsOf } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones are left unchanged. */
 export interface CgroupLimits {
@@ -27,6 +27,9 @@ export interface CgroupLimits {
 
 /** The target's cgroup hierarchies: one per controller with v1, a single one with v2. */
 export type Cgroups = Awaited<ReturnType<typeof openCgroups>>;
+
+/** Lists the v2 controllers that the kernel has. */
+const rootControllers = `${mount}/cgroup.controllers`;
 
 /** v1 hierarchies in which the kubelet creates a pod's cgroup, and the v2 one on hybrid machines, since runc creates
  *  containers' cgroups there too and leaves their parents behind. */
@@ -167,7 +170,7 @@ async function mountedControllers(host: Host, signal: AbortSignal): Promise<Read
  *  Empty if the target does not show them. */
 export async function missingControllers(host: Host, version: 1 | 2, signal: AbortSignal): Promise<readonly string[]> {
   if (version === 2) {
-    const present = await kernelControllers(host, signal);
+    const present = await wordsOf(host, rootControllers, signal);
     return present ? ["cpu", "memory"].filter((name) => !present.includes(name)) : [];
   }
   const mounted = await mountedControllers(host, signal);
@@ -224,13 +227,7 @@ function integerText(value: number): string {
 
 /** True if the target's v2 cgroups have the `hugetlb` controller. */
 async function limitsHugePages(host: Host, signal: AbortSignal): Promise<boolean> {
-  return (await kernelControllers(host, signal))?.includes("hugetlb") === true;
-}
-
-/** The v2 controllers of the target's kernel; undefined if the target does not show them. */
-async function kernelControllers(host: Host, signal: AbortSignal): Promise<readonly string[] | undefined> {
-  const text = await ignoreNotFound(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
-  return text?.toString("utf8").trim().split(/\s+/);
+  return (await wordsOf(host, rootControllers, signal))?.includes("hugetlb") === true;
 }
 
 /** Converts v1 shares (2 to 262144) to a v2 weight (1 to 10000).

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Cluster } from "./cluster.ts";
 import { dockerEngine } from "./docker-engine.ts";
-import { runtimeDaemons } from "./runtime-daemon.ts";
+import { hasDocker, runtimeDaemons } from "./runtime-daemon.ts";
 import { openCri } from "./runtime-lens.ts";
 
 /** The store of a cluster's container runtime, on a file system of its own. */
@@ -16,7 +16,7 @@ export interface ImageStore {
 
 /** Names of all images that a cluster's runtime has. */
 export async function imageNames(cluster: Cluster): Promise<readonly string[]> {
-  if (runtimeDaemons[cluster.provider].role === "dockerd") {
+  if (hasDocker(cluster.provider)) {
     const said = await dockerEngine(cluster).docker(["images", "--format", "{{.Repository}}:{{.Tag}}"]);
     return said.trim().split("\n");
   }

@@ -9,7 +9,7 @@ import { outerPid } from "../machines/enter.ts";
 import { hasGuest } from "../machines/guest-way.ts";
 import type { Cluster } from "./cluster.ts";
 import { isGuest } from "../matrix.ts";
-import { runtimeDaemons } from "./runtime-daemon.ts";
+import { hasDocker, runtimeDaemons } from "./runtime-daemon.ts";
 import { patience, waitFor } from "./wait.ts";
 
 /** Longest wait for output of a container that has ended, milliseconds. */
@@ -262,7 +262,7 @@ export function condition(pod: Pod, type: string): PodCondition | undefined {
 export function assertOutOfMemory({ provider }: Pick<Cluster, "provider">, pod: Pod): void {
   const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
   // On cgroup v2 containerd hears of the kill beside the container's end, too: on a busy guest it may come after.
-  const mayBeLate = runtimeDaemons[provider].role === "dockerd" || isGuest(provider);
+  const mayBeLate = hasDocker(provider) || isGuest(provider);
   const told = mayBeLate && reason === "Error" ? "OOMKilled" : reason;
   assert.deepEqual([told, exitCode], ["OOMKilled", 137], pod.metadata.name);
 }
@@ -273,7 +273,7 @@ export async function outgrowMemory(cluster: Cluster, pods: Pods, name: string):
   const script = "(tail /dev/zero; echo survived) & wait; exec sleep 3600";
   const resources = { limits: { memory: "32Mi" } };
   await pods.create(name, { restartPolicy: "Never", containers: [shell(script, { resources })] });
-  if (runtimeDaemons[cluster.provider].role === "dockerd") {
+  if (hasDocker(cluster.provider)) {
     await pods.logged(name, /survived/);
     return pods.ready(name);
   }

@@ -68,26 +68,28 @@ const dockerEngine: RuntimeDaemon = {
   registries: ["open", "plain", "private"],
 };
 
+/** containerd, or CRI-O in its place, on a machine with an init of its own. */
+const containerdOfMachine: RuntimeDaemon = {
+  ...containerd,
+  writeConfig: (layout) =>
+    hasCrio(layout) ? writeCrioConfig(layout) : writeContainerdConfig(layout, cgroupDriverOf(layout)),
+};
+
+const dockerOfMachine: RuntimeDaemon = {
+  ...dockerEngine,
+  writeConfig: (layout) => writeDockerConfig(layout, { driver: cgroupDriverOf(layout) }),
+};
+
 /** The runtime that each provider works with. */
 export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
   cri: containerd,
   docker: dockerEngine,
   ssh: containerd,
   "ssh-docker": dockerEngine,
-  "ssh-systemd": {
-    ...containerd,
-    writeConfig: (layout) =>
-      hasCrio(layout) ? writeCrioConfig(layout) : writeContainerdConfig(layout, cgroupDriverOf(layout)),
-  },
-  "ssh-docker-systemd": {
-    ...dockerEngine,
-    writeConfig: (layout) => writeDockerConfig(layout, { driver: cgroupDriverOf(layout) }),
-  },
-  "ssh-guest": {
-    ...containerd,
-    writeConfig: (layout) => (hasCrio(layout) ? writeCrioConfig(layout) : writeContainerdConfig(layout, "systemd")),
-  },
-  "ssh-docker-guest": { ...dockerEngine, writeConfig: (layout) => writeDockerConfig(layout, { driver: "systemd" }) },
+  "ssh-systemd": containerdOfMachine,
+  "ssh-docker-systemd": dockerOfMachine,
+  "ssh-guest": containerdOfMachine,
+  "ssh-docker-guest": dockerOfMachine,
 };
 
 /** Whether the agent reaches its target over SSH, from a machine of its own. */
@@ -107,8 +109,7 @@ export function hasDocker(provider: ProviderName): boolean {
 
 /** Who makes the cgroups of pods on a target, as its runtime is configured. */
 export function podCgroupDriver({ provider, layout }: { provider: ProviderName; layout: Layout }): CgroupDriver {
-  if (isMachine(provider)) return cgroupDriverOf(layout);
-  return isGuest(provider) ? "systemd" : "cgroupfs";
+  return hasSystemd(provider) ? cgroupDriverOf(layout) : "cgroupfs";
 }
 
 /** Whether that machine runs on this machine's kernel. */

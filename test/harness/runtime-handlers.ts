@@ -9,7 +9,7 @@ import type { Runtime } from "../../src/seams/runtime.ts";
 import type { Cluster } from "./cluster.ts";
 import { secondRuntimeHandler } from "./containerd-config.ts";
 import { must } from "./processes.ts";
-import { runtimeDaemons } from "./runtime-daemon.ts";
+import { hasDocker } from "./runtime-daemon.ts";
 
 /** A handler of runtime classes, as the node's status has it. */
 interface Handler {
@@ -20,7 +20,7 @@ interface Handler {
 /** The handlers that the cluster's runtime has, by name; undefined for one that does not tell. Taken from the runtime's own
  *  tools. */
 export async function handlersOf(cluster: Cluster): Promise<readonly Handler[] | undefined> {
-  if (isDocker(cluster)) {
+  if (hasDocker(cluster.provider)) {
     const names = Object.keys(JSON.parse(await docker(cluster, ["info", "--format", "{{json .Runtimes}}"])) as object);
     const features = { recursiveReadOnlyMounts: false, userNamespaces: false };
     return ["", ...names].toSorted().map((name) => ({ name, features }));
@@ -43,7 +43,7 @@ interface RuncFeatures {
 /** The handler that a pod's sandbox runs with, as the runtime itself has it; empty for the runtime's default. */
 export async function sandboxHandler(cluster: Cluster, pod: Pod): Promise<string> {
   const { uid } = pod.metadata;
-  if (isDocker(cluster)) {
+  if (hasDocker(cluster.provider)) {
     const [id = ""] = (await docker(cluster, ["ps", "--quiet", `--filter=label=${podUidLabel}=${uid}`])).split("\n");
     return (await docker(cluster, ["inspect", "--format={{.HostConfig.Runtime}}", id])).trim();
   }
@@ -58,10 +58,6 @@ function criOf({ runtimeSocket }: Cluster): Runtime {
   const clock = systemClock();
   const sockets = { runtimeSocket, imageSocket: runtimeSocket };
   return criRuntime({ ...sockets, requestTimeoutMs: 30_000, host: localHost({ clock }), clock, log: createLogger(0) });
-}
-
-function isDocker({ provider }: Cluster): boolean {
-  return runtimeDaemons[provider].role === "dockerd";
 }
 
 function docker({ runtimeSocket }: Cluster, args: readonly string[]): Promise<string> {

@@ -19,17 +19,17 @@ export async function makeKey(file: string): Promise<void> {
   await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "graftlet-test", "-f", file]);
 }
 
-/** The command of the target's sshd. */
-export function sshdCommand({ ssh }: Layout): string {
-  return `/usr/sbin/sshd -D -e -f ${join(ssh, "sshd_config")}`;
+/** Runs sshd in the foreground with the cluster's configuration, as one line for a shell or a unit. */
+export function sshdCommand(layout: Layout): string {
+  return `/usr/sbin/sshd -D -e -f ${configFile(layout)}`;
 }
 
 /** The command of what listens in its place, and starts an sshd for each connection.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/systemd-socket-activate.html */
-export function activatedSshdCommand({ ssh }: Layout): string {
+export function activatedSshdCommand(layout: Layout): string {
   const { target, sshPort } = agentAddresses;
   const listening = `/usr/bin/systemd-socket-activate --accept --inetd --listen=${target}:${sshPort}`;
-  return `${listening} /usr/sbin/sshd -i -e -f ${join(ssh, "sshd_config")}`;
+  return `${listening} /usr/sbin/sshd -i -e -f ${configFile(layout)}`;
 }
 
 /** The command of a dropbear in sshd's place, with the same address and host key. @see https://manpages.debian.org/dropbear-bin/dropbear.8 */
@@ -108,7 +108,7 @@ export function sshdArgv(layout: Layout): string[] {
   const script = [
     `mkdir -p /run/sshd ${home}`,
     `sed -i 's|^root:\\(.*\\):[^:]*:\\([^:]*\\)$|root:\\1:${home}:\\2|' /etc/passwd`,
-    `exec /usr/sbin/sshd -D -e -f ${configFile(layout)}`,
+    `exec ${sshdCommand(layout)}`,
   ];
   return ["sh", "-ec", script.join("\n")];
 }

@@ -5,7 +5,7 @@ import type { Cluster } from "./cluster.ts";
 import { dockerEngine } from "./docker-engine.ts";
 import { foldersBelow, shims } from "./docker-traces.ts";
 import { mountsOf } from "./pod-machine.ts";
-import { runtimeDaemons } from "./runtime-daemon.ts";
+import { hasDocker } from "./runtime-daemon.ts";
 import { runtimeLenses } from "./runtime-lens.ts";
 
 /** All that a node leaves on a cluster's machine, whatever its provider, a line each: what its runtime has, mounts, cgroups, the
@@ -36,7 +36,7 @@ function isOwnUnit(line: string): boolean {
 }
 
 async function runtimeTraces(cluster: Cluster): Promise<string[]> {
-  if (runtimeDaemons[cluster.provider].role === "dockerd") {
+  if (hasDocker(cluster.provider)) {
     const engine = dockerEngine(cluster);
     const [containers, networks] = await Promise.all([engine.containers(), engine.networks()]);
     return [

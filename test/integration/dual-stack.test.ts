@@ -9,7 +9,7 @@ import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { addresses } from "../harness/namespaces.ts";
 import { images, openPods, type Pods, shell, type SpecDraft } from "../harness/pods.ts";
 import { must } from "../harness/processes.ts";
-import { isRemote, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { hasDocker, isRemote } from "../harness/runtime-daemon.ts";
 import { waitFor } from "../harness/wait.ts";
 import { curl, forward } from "./kubectl/port-forward.ts";
 import { transports } from "./kubectl/transports.ts";
@@ -30,7 +30,7 @@ before(async () => {
     "-ec",
     `sysctl -qw net.ipv6.conf.all.forwarding=1; ip addr add ${machine6}/64 dev node0 nodad`,
   ]);
-  await (runtimeDaemons[cluster.provider].role === "dockerd" ? createEngineNetwork(cluster) : addCniRange(cluster));
+  await (hasDocker(cluster.provider) ? createEngineNetwork(cluster) : addCniRange(cluster));
   agent = await start([addresses.node, machine6]);
   pods = await openPods(cluster);
 });

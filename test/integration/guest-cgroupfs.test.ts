@@ -10,7 +10,7 @@ import { secondRuntimeHandler } from "../harness/containerd-config.ts";
 import { commandLine } from "../harness/graftlet-run.ts";
 import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
 import { type Pods, containerId, firstProcess, openPods, outgrowMemory, shell, statusOf } from "../harness/pods.ts";
-import { runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { hasDocker } from "../harness/runtime-daemon.ts";
 import { changeDriver } from "../harness/runtime-driver.ts";
 import { patience } from "../harness/wait.ts";
 
@@ -44,7 +44,7 @@ describe("cgroup v2 with the cgroupfs driver on a machine with systemd", { timeo
   const there = (script: string) => cluster.mustRunInside(["sh", "-ec", script]);
   const fileOf = (cgroup: string, file = "") => join(cluster.root, "sys/fs/cgroup", cgroup, file);
   const read = (cgroup: string, file: string) => readFileSync(fileOf(cgroup, file), "utf8").trim();
-  const onDocker = () => runtimeDaemons[cluster.provider].role === "dockerd";
+  const onDocker = () => hasDocker(cluster.provider);
   /** A limit of a pod's container, of the pod (1 level up), or of all pods of its class (2). */
   const limit = (pod: Pod, file: string, levelsUp = 0) =>
     cgroupValue(cluster, firstProcess(cluster, pod), [file], levelsUp);

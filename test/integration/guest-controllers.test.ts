@@ -23,12 +23,12 @@ describe("a machine whose kernel has no memory controller", { timeout: patience(
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("is not Ready, and its condition names the controller and the remedy", async () => {
+  test("the node is not Ready, and its condition names the missing controller and the remedy", async () => {
     await untilReadiness(cluster, new RegExp(complaint));
     assert.ok(agent.isRunning());
   });
 
-  test("graftlet doctor names it too", async () => {
+  test("graftlet doctor reports the missing controller and the remedy", async () => {
     const { code, stdout } = await runDoctor(cluster, agent, patience(60_000));
     assert.equal(code, 1, stdout);
     assert.match(stdout, new RegExp(complaint));

@@ -8,7 +8,7 @@ import { dockerEngine } from "../harness/docker-engine.ts";
 import { type ImageStore, smallImageStore } from "../harness/image-store.ts";
 import { openPods, type Pods, images, shell } from "../harness/pods.ts";
 import { particulars } from "../harness/particulars.ts";
-import { isRemote, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { hasDocker, isRemote } from "../harness/runtime-daemon.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
 const suite = "registry.k8s.io/e2e-test-images";
@@ -76,7 +76,7 @@ describe("image garbage collection", { timeout: 600_000 }, () => {
 
   before(async () => {
     cluster = await startCluster({ name: "image-gc" });
-    isDocker = runtimeDaemons[cluster.provider].role === "dockerd";
+    isDocker = hasDocker(cluster.provider);
     isShared = !isDocker && isRemote(cluster.provider);
     store = await smallImageStore(cluster, 1024);
     await start();

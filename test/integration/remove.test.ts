@@ -14,7 +14,7 @@ import { dockerEngine } from "../harness/docker-engine.ts";
 import { commandLine } from "../harness/graftlet-run.ts";
 import { gained } from "../harness/holdings.ts";
 import { images, openPods, shell } from "../harness/pods.ts";
-import { hasSystemd, isRemote, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { hasDocker, hasSystemd, isRemote } from "../harness/runtime-daemon.ts";
 import { targetTraces } from "../harness/target-traces.ts";
 
 /** Where what precious stands in for lies on the target, with a mount of its own. */
@@ -125,7 +125,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
         said.join("\n"),
       );
     assert.ok(said.includes(`  directory ${rootDir}/graftlet`), said.join("\n"));
-    const ofDocker = runtimeDaemons[cluster.provider].role === "dockerd";
+    const ofDocker = hasDocker(cluster.provider);
     assert.equal(said.includes("  1 iptables rule for host ports on 127.0.0.0/8"), ofDocker, said.join("\n"));
     assert.deepEqual(
       [gained(standing, await targetTraces(cluster)), gained(await targetTraces(cluster), standing)],
@@ -191,7 +191,7 @@ async function makeStrangers(cluster: Cluster): Promise<void> {
 /** Starts what is not the node's in its runtime: a container and a network of somebody's, or a pod of another node's. */
 async function startStranger(cluster: Cluster): Promise<void> {
   const { layout } = cluster;
-  if (runtimeDaemons[cluster.provider].role === "dockerd") {
+  if (hasDocker(cluster.provider)) {
     const engine = dockerEngine(cluster);
     await engine.docker(["network", "create", "stranger"]);
     await engine.docker([

@@ -9,7 +9,7 @@ import { guestSystemOf } from "./guest-systems.ts";
 export const systemNames = ["debian-12", "debian-13", "sid", "docker-29", "crio", "uutils", "busybox"] as const;
 export type SystemName = (typeof systemNames)[number];
 
-/** SSH servers that such a machine can have. `openssh-socket` is an sshd for each connection, which a listener starts when somebody connects. */
+/** SSH servers that such a machine can have. With `openssh-socket`, a listener starts an sshd for each connection. */
 export const sshServers = ["openssh", "openssh-socket", "dropbear"] as const;
 export type SshServer = (typeof sshServers)[number];
 
@@ -139,7 +139,7 @@ export function systemOf(layout: Layout): MachineSystem {
   return readState(layout)?.machineSystem ?? { system: "debian-12", sshServer: "openssh" };
 }
 
-/** The runtime that the harness built for a cluster's target, if any. */
+/** The runtime that a cluster's target has from the harness rather than from Debian; undefined if it has Debian's. */
 export function builtOf(layout: Layout): BuiltRuntime | undefined {
   return (guestSystemOf(layout) ?? systems[systemOf(layout).system]).built;
 }
@@ -149,9 +149,9 @@ export function hasCrio(layout: Layout): boolean {
   return builtOf(layout) === "crio";
 }
 
-/** Who makes the cgroups of pods on such a machine. */
+/** The cgroup driver of a machine's runtime: systemd if the machine has its own kernel. */
 export function cgroupDriverOf(layout: Layout): CgroupDriver {
-  return systems[systemOf(layout).system].cgroupDriver;
+  return guestSystemOf(layout) ? "systemd" : systems[systemOf(layout).system].cgroupDriver;
 }
 
 /** Process 1 of such a machine. */
