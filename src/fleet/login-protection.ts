@@ -4,7 +4,6 @@ import { secretPath } from "../api/secrets.ts";
 import { ignoreCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createFailureLog } from "../lib/retry.ts";
-import { pause } from "../lib/pause.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { Secret } from "../objects.ts";
@@ -57,8 +56,7 @@ export function createLoginProtection(deps: LoginProtectionDeps): Runnable & {
           retry = true;
         }
         await clock.sleep(passIntervalMs, signal).catch(() => undefined);
-        const woken = changed.fired(signal);
-        await (retry ? pause(clock, retryMs, woken, signal) : woken);
+        await changed.firedWithin(clock, retry ? retryMs : undefined, signal);
       }
     },
   };

@@ -2,7 +2,6 @@ import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import { createTrigger } from "../lib/trigger.ts";
@@ -38,6 +37,8 @@ export interface StatusInput {
 /** Delay before a failed write is repeated, and minimum interval between two writes, milliseconds. */
 const retryMs = 10_000;
 const minIntervalMs = 500;
+/** Minimum interval between two writes while a node starts without a problem, milliseconds: one that is Ready sooner needs one write. */
+const minStartIntervalMs = 2_000;
 /** Minimum interval between two writes if nothing but the number of pods has changed, milliseconds. */
 const minPodsIntervalMs = 10_000;
 
@@ -47,6 +48,7 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
   const changed = createTrigger();
   const failures = createFailureLog(log, "cannot write the status of GraftedNode; retrying");
   const write = async (signal: AbortSignal) => {
+    const startedAt = clock.monotonic();
     let written: { readonly text: string; readonly pods: number | undefined; readonly at: number } | undefined;
     while (!signal.aborted) {
       await changed.fired(signal);
@@ -56,14 +58,15 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
       const { pods, ...rest } = status;
       const text = comparableStatus(rest);
       const now = clock.monotonic();
-      if (written?.text === text) {
-        if (written.pods === pods) continue;
-        const waitMs = written.at + minPodsIntervalMs - now;
-        if (waitMs > 0) {
-          await pause(clock, waitMs, changed.fired(signal), signal);
-          changed.fire();
-          continue;
-        }
+      const isSame = written?.text === text;
+      if (isSame && written?.pods === pods) continue;
+      const intervalMs = isSame ? minPodsIntervalMs : isBecomingReady(status) ? minStartIntervalMs : minIntervalMs;
+      const waitMs = (written?.at ?? startedAt) + intervalMs - now;
+      if (waitMs > 0) {
+        await clock.sleep(Math.min(waitMs, minIntervalMs), signal).catch(() => undefined);
+        if (waitMs > minIntervalMs) await changed.firedWithin(clock, waitMs - minIntervalMs, signal);
+        changed.fire();
+        continue;
       }
       try {
         await applyStatus(client, object, status, signal);
@@ -75,7 +78,6 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
         await clock.sleep(retryMs, signal).catch(() => undefined);
         changed.fire();
       }
-      await clock.sleep(minIntervalMs, signal).catch(() => undefined);
     }
   };
   return {
@@ -95,6 +97,11 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
       }
     },
   };
+}
+
+/** True for a node that is not Ready, although no step on the way there has failed. */
+function isBecomingReady({ conditions = [] }: GraftedNodeStatus): boolean {
+  return conditions.every(({ type, status }) => status !== (type === "Ready" ? "True" : "False"));
 }
 
 /** Computes the status of an object from the reports of its node. @param now milliseconds since the epoch. */

@@ -1,7 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createFailureLog } from "../lib/retry.ts";
@@ -106,7 +105,7 @@ export function createOwnership<T extends OwnedObject>(deps: OwnershipDeps<T>): 
         }
         // Hundreds of changes may arrive at once; one pass handles those of an interval.
         await clock.sleep(passIntervalMs, signal).catch(() => undefined);
-        await pause(clock, againMs, changed.fired(signal), signal);
+        await changed.firedWithin(clock, againMs, signal);
       }
     },
     handOverAll: handOvers.handOverAll,

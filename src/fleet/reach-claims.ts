@@ -1,6 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { pause } from "../lib/pause.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createTrigger } from "../lib/trigger.ts";
@@ -146,7 +145,7 @@ export function createReachClaims(deps: ReachClaimsDeps): RunningReachClaims {
           } else void connect(object, known, signal);
         }
         const waitMs = due === undefined ? undefined : Math.max(0, due - clock.monotonic());
-        await pause(clock, waitMs, changed.fired(signal), signal);
+        await changed.firedWithin(clock, waitMs, signal);
       }
     },
   };

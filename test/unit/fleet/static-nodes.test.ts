@@ -94,15 +94,15 @@ test("shows each node of the configuration as an object without a reference to a
 
 test("writes the node's conditions to the object's status when they change", async (t) => {
   const { report, calls, pass } = await start(t);
+  await pass(2_000);
   const conditions = () => {
     const body = calls("patch", "edge-1/status").at(-1)?.body as GraftedNode | undefined;
     return body?.status?.conditions?.map(({ type, reason }) => `${type} ${reason}`);
   };
   assert.equal(conditions()?.[0], "Accepted Static");
   assert.equal(conditions()?.[1], "Identified CertificatePending");
-  await pass(1_000);
   report.onProgress({ isIdentified: true });
-  await settle();
+  await pass(2_000);
   assert.equal(conditions()?.[1], "Identified CertificateIssued");
 });
 

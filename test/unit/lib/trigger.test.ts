@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { createTrigger } from "../../../src/lib/trigger.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 
 test("a wait ends when the trigger fires, also if it has fired before", async () => {
   const trigger = createTrigger();
@@ -37,4 +38,15 @@ test("waits leave nothing behind at the signal, whether they ended or not", asyn
     await wait;
   }
   assert.equal(getEventListeners(signal, "abort").length, 0);
+});
+
+test("what fires after a wait has reached its time limit is kept for the next one", async () => {
+  const trigger = createTrigger();
+  const clock = fakeClock();
+  const { signal } = new AbortController();
+  const wait = trigger.firedWithin(clock, 1_000, signal);
+  await clock.advance(1_000);
+  await wait;
+  trigger.fire();
+  await trigger.firedWithin(clock, undefined, signal);
 });
