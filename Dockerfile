@@ -47,6 +47,6 @@ COPY --from=libraries /usr/lib/*-linux-gnu*/libatomic.so.1* /usr/lib/*-linux-gnu
 COPY --from=libraries /usr/bin/nsenter /usr/bin/
 COPY --from=build /out/ /
 USER 65532:65532
-# As the first line of src/main.ts has them.
-ENV MALLOC_ARENA_MAX=2
-ENTRYPOINT ["/usr/local/bin/node", "--max-semi-space-size=1", "--no-parallel-scavenge", "--heap-growing-percent=100", "/usr/share/graftlet/graftlet.mjs"]
+# As the first line of src/main.ts has them. The chart sets another NODE_OPTIONS for a fleet.
+ENV MALLOC_ARENA_MAX=2 NODE_OPTIONS=--max-semi-space-size=1
+ENTRYPOINT ["/usr/local/bin/node", "--no-parallel-scavenge", "--heap-growing-percent=100", "/usr/share/graftlet/graftlet.mjs"]

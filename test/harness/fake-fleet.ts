@@ -103,13 +103,26 @@ async function startReplica(
   await createPod(cluster, objects, { pod, address });
   const files = await accountFiles(cluster, pod);
   const script = `mkdir -p ${mounted}; cp ${files}/* ${mounted}; exec "$@"`;
-  const spawnAtAgent: Cluster["spawnAtAgent"] = (argv, options) =>
-    machine.spawnAtAgent(["sh", "-ec", script, "sh", ...argv], options);
+  const ofChart = nodeOptions(objects);
+  const spawnAtAgent: Cluster["spawnAtAgent"] = (argv, options) => {
+    // What the chart sets takes the place of the same option of the command line.
+    const others = argv.filter((word) => !ofChart.some((option) => word.split("=")[0] === option.split("=")[0]));
+    return machine.spawnAtAgent(["sh", "-ec", script, "sh", ...others], options);
+  };
   const flags = [`--nodes=${file}`, `--cert-dir=${join(layout.dir, `${name}-pki`)}`];
   const server = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: String(addresses.apiServerPort) };
+  const options = { NODE_OPTIONS: [...ofChart, env["NODE_OPTIONS"] ?? ""].join(" ") };
   const started = (more: typeof env, program?: string) =>
-    startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, ...more, ...env }, program);
+    startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, ...more, ...env, ...options }, program);
   return inMemory ? started({ FAKE_SSH: "1" }, "test/harness/fake-nodes-entry.ts") : started({});
+}
+
+/** The options of Node.js that the release's Deployment sets. */
+function nodeOptions(objects: readonly Rendered[]): readonly string[] {
+  const [deployment] = ofKind<V1Deployment>(objects, "Deployment");
+  const env = deployment?.spec?.template.spec?.containers[0]?.env ?? [];
+  const { value = "" } = env.find(({ name }) => name === "NODE_OPTIONS") ?? {};
+  return value.split(" ").filter((option) => option !== "");
 }
 
 /** Creates a pool whose template is all that machines in memory need, with the Secret of their login. */

@@ -180,6 +180,10 @@ env:
   # The node that graftlet names in the endpoints that it publishes.
   - { name: GRAFTLET_POD_NODE, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
   {{- end }}
+  {{- if .Values.fleet.enabled }}
+  # A young generation of 8 MiB instead of 1: hundreds of nodes may start at the same time.
+  - { name: NODE_OPTIONS, value: --max-semi-space-size=8 }
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
