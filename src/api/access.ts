@@ -68,7 +68,10 @@ export function createAccessReview(deps: {
 
 /** Reads the cluster's client CA in PEM, as the API server publishes it; undefined if it is not published or cannot be read.
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
-export async function readClusterClientCA(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
+export async function readClusterClientCA(
+  client: Pick<ApiClient, "get">,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   const path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
   const map = await ignoreNotFound(client.get<ConfigMap>(path, { signal }));
   return map?.data?.["client-ca-file"] || undefined;

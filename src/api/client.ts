@@ -73,9 +73,19 @@ export interface ApiClient {
   readonly health: HealthReader;
 }
 
-export interface ApiClientDeps extends ClockAndLog {
+/** Connections to one API server with the same credentials. */
+export interface ApiConnections extends AsyncDisposable {
+  /** Creates a client that uses these connections, with its own rate limit. It sends no requests by itself. While the server is
+   *  unreachable, each call fails with `unavailable`, and `health` reports it; all clients of the connections have the same `health`. */
+  client(options: ApiClientOptions): ApiClient;
+}
+
+export interface ApiConnectionsDeps extends ClockAndLog {
   /** Address of the API server, and credentials. */
   readonly access: AccessFile;
+}
+
+export interface ApiClientOptions {
   readonly userAgent: string;
   /** KubeletConfiguration.kubeAPIQPS and kubeAPIBurst. */
   readonly qps: number;
@@ -85,6 +95,8 @@ export interface ApiClientDeps extends ClockAndLog {
   /** Absent when requests are not traced. */
   readonly tracer?: Tracer;
 }
+
+export type ApiClientDeps = ApiConnectionsDeps & ApiClientOptions;
 
 /** Maximum number of retries of a call that the server asks to repeat later; client-go's value. */
 const maxRetries = 10;
@@ -98,30 +110,35 @@ const patchTypes = {
 } as const;
 
 interface ApiClientParts {
-  readonly deps: ApiClientDeps;
+  readonly deps: ApiClientOptions & Pick<ClockAndLog, "clock">;
   readonly credentials: CredentialSource;
   readonly sessions: Http2Sessions;
   readonly throttle: WriteThrottle;
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
-/** Creates a client for one API server. It sends no requests by itself. While the server is unreachable, each call fails with
- *  `unavailable`, and `health` reports it.
+/** Creates a client for one API server, with connections of its own.
  *  @throws CodedError, one sentence, if the access configuration is unusable. */
 export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposable {
-  const { clock, log } = deps;
+  const connections = createApiConnections(deps);
+  return { ...connections.client(deps), [Symbol.asyncDispose]: () => connections[Symbol.asyncDispose]() };
+}
+
+/** Creates connections that several clients may share. They are opened when they are needed.
+ *  @throws CodedError, one sentence, if the access configuration is unusable. */
+export function createApiConnections({ access, clock, log }: ApiConnectionsDeps): ApiConnections {
   const requests = createRequests();
-  const parts: ApiClientParts = {
-    deps,
-    credentials: createCredentials({ from: deps.access, clock, log }),
-    sessions: createHttp2Sessions({ clock, http1: requests }),
-    throttle: createWriteThrottle(clock),
-    health: createHealth(log),
-  };
+  const credentials = createCredentials({ from: access, clock, log });
+  const sessions = createHttp2Sessions({ clock, http1: requests });
+  const health = createHealth(log);
   return {
-    ...clientOf(parts, createRateLimit(clock, deps)),
+    client(options) {
+      const deps = { ...options, clock };
+      const throttle = createWriteThrottle(clock);
+      return clientOf({ deps, credentials, sessions, throttle, health }, createRateLimit(clock, options));
+    },
     async [Symbol.asyncDispose]() {
-      await parts.sessions[Symbol.asyncDispose]();
+      await sessions[Symbol.asyncDispose]();
       await requests[Symbol.asyncDispose]();
     },
   };
@@ -273,7 +290,7 @@ async function exchange(
 
 /** Counts the outcome of one request, once. */
 function counter(
-  { clock, measures }: ApiClientDeps,
+  { clock, measures }: ApiClientParts["deps"],
   { method, answered }: Pick<Call & CallOptions, "method" | "answered">,
   { host }: URL,
   isRepeated: boolean,

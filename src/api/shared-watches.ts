@@ -5,7 +5,12 @@ import type { ApiClient, CallOptions } from "./client.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { type ApiObject, createReflector, type Reflector, type ReflectorOptions } from "./reflector.ts";
 
-type Cluster = ClusterAccess["cluster"];
+export type Cluster = ClusterAccess["cluster"];
+
+/** Identifies a cluster, which kubeconfigs may name differently. */
+export function clusterKey(cluster: Cluster | undefined): string {
+  return JSON.stringify({ ...cluster, name: undefined });
+}
 
 /** Which objects a watch contains. */
 export type WatchedCollection = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">;
@@ -32,8 +37,7 @@ export function createSharedWatches(deps: ClockAndLog) {
     /** Returns how a node opens watches. All nodes of a cluster must be allowed to read the collections. */
     openWith(cluster: Cluster | undefined, client: WatchClient): OpenWatch {
       return <T extends ApiObject>(collection: WatchedCollection) => {
-        // Kubeconfigs may name one cluster differently.
-        const key = JSON.stringify([{ ...cluster, name: undefined }, collection]);
+        const key = JSON.stringify([clusterKey(cluster), collection]);
         const watch = watches.get(key) ?? createSharedWatch(deps, collection, () => watches.delete(key));
         watches.set(key, watch);
         const opened: Watch<ApiObject> = watch.openWith(client);

@@ -3,6 +3,7 @@ import { secretPath, secretText } from "../api/secrets.ts";
 import { CodedError, hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Secret } from "../objects.ts";
 import { type PairStore, parsePair } from "./pair-store.ts";
+import type { KeyPair } from "./self-signed.ts";
 
 export interface SecretStoreOptions {
   /** API with permission to get and patch the Secret. */
@@ -10,6 +11,8 @@ export interface SecretStoreOptions {
   readonly namespace: string;
   /** An existing Secret. */
   readonly secret: string;
+  /** The Secret as last seen, if the process watches it: a pair in it is used without a request. */
+  readonly lastSeen?: (() => Secret | undefined) | undefined;
   /** Prefix of the Secret's keys; of letters, digits, `-`, `_` and `.`. */
   readonly name: string;
 }
@@ -17,7 +20,7 @@ export interface SecretStoreOptions {
 /** Stores a pair in a Secret of the cluster, under `NAME.pem`, and the key of the current request under `NAME.key`, so that a replacement
  *  Pod finds them again. Several pairs may share a Secret.
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/ */
-export function secretPairStore({ client, namespace, secret, name }: SecretStoreOptions): PairStore {
+export function secretPairStore({ client, namespace, secret, lastSeen, name }: SecretStoreOptions): PairStore {
   const path = secretPath(namespace, secret);
   const request = async <T>(what: () => Promise<T>): Promise<T> => {
     try {
@@ -39,7 +42,8 @@ export function secretPairStore({ client, namespace, secret, name }: SecretStore
     await request(() => client.patch(path, { type: "merge", body: { data } }, { signal }));
   };
   return {
-    read: async (signal) => parsePair(await valueOf(`${name}.pem`, signal)),
+    read: async (signal) =>
+      parsePair(secretText(lastSeen?.(), `${name}.pem`)) ?? parsePair(await valueOf(`${name}.pem`, signal)),
     write: (pair, _now, signal) => setValue(`${name}.pem`, `${pair.certificate}${pair.key}`, signal),
     pendingKey: async (signal) => (await valueOf(`${name}.key`, signal)) || undefined,
     storePendingKey: (key, signal) => setValue(`${name}.key`, key, signal),
@@ -70,7 +74,7 @@ export function backedBySecret(files: PairStore, secret: PairStore, now: () => n
   return {
     async read(signal) {
       const kept = await secret.read(signal);
-      if (kept) await files.write(kept, now(), signal);
+      if (kept && !isSamePair(kept, await files.read(signal))) await files.write(kept, now(), signal);
       return kept;
     },
     async write(pair, at, signal) {
@@ -80,4 +84,8 @@ export function backedBySecret(files: PairStore, secret: PairStore, now: () => n
     pendingKey: (signal) => secret.pendingKey(signal),
     storePendingKey: (key, signal) => secret.storePendingKey(key, signal),
   };
+}
+
+function isSamePair(one: KeyPair, other: KeyPair | undefined): boolean {
+  return one.certificate === other?.certificate && one.key === other.key;
 }

@@ -149,7 +149,7 @@ export async function prepareInCluster(
 ): Promise<void> {
   const { client, fleet, port } = deps;
   refuseOtherNode(fleet, object, await ignoreNotFound(client.get<Node>(nodePath(object.metadata.name), { signal })));
-  await createCertificateSecret(client, object, signal);
+  if (!deps.secret(certificateSecretName(object.metadata.name))) await createCertificateSecret(client, object, signal);
   if (fleet.hasServices)
     await publishKubeletService(client, object, { addresses: deps.addresses(), port, release: fleet.release }, signal);
 }

@@ -4,6 +4,7 @@ import type { RootClaimant } from "../host/root-owner.ts";
 import { CodedError } from "../lib/errors.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { ConfiguredMetadata, ConfiguredMetadataSource } from "../node/configured-metadata.ts";
+import type { Secret } from "../objects.ts";
 import type { NodeReporter } from "../report/reported-node.ts";
 import { acceptedMachine, takenOver, type GraftedNode, type GraftedNodeSpec } from "./grafted-node.ts";
 
@@ -19,6 +20,8 @@ export interface RunParts {
   readonly isStillOwner: ((signal: AbortSignal) => Promise<boolean>) | undefined;
   /** The object for which the node runs. */
   readonly claimant: RootClaimant;
+  /** The Secret of that name in the fleet's namespace as last seen. */
+  readonly lastSeenSecret: (name: string) => Secret | undefined;
 }
 
 export interface MemberNodeDeps {
@@ -27,7 +30,8 @@ export interface MemberNodeDeps {
   readonly report: NodeReporter;
 }
 
-export interface StartParts extends Pick<RunParts, "expectedMachine" | "fencingToken" | "isStillOwner" | "claimant"> {
+export interface StartParts
+  extends Pick<RunParts, "expectedMachine" | "fencingToken" | "isStillOwner" | "claimant" | "lastSeenSecret"> {
   /** The pool's template when the node starts. */
   readonly template: string;
 }

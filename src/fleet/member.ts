@@ -4,7 +4,6 @@ import { createIdleTime, type RootClaimant } from "../host/root-owner.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { Node } from "../objects.ts";
@@ -117,8 +116,7 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
         again = true;
       }
       status.changed();
-      const woken = changed.fired(signal);
-      await (again ? pause(clock, retryMs, woken, signal) : woken);
+      await changed.firedWithin(clock, again ? retryMs : undefined, signal);
     }
   };
   return {
@@ -236,6 +234,7 @@ function createSteps(deps: MemberDeps, { causes, reported, latest, token }: Step
       fencingToken: token,
       isStillOwner: token && ((stop) => isOwnedAs(token, deps, object, stop)),
       claimant: claimantOf(object, latest, clock),
+      lastSeenSecret: deps.secret,
     });
     return true;
   };

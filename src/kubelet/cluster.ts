@@ -13,6 +13,7 @@ import {
   withFirstListTimeout,
 } from "../api/listers.ts";
 import { createObjectCaches, createPersistentVolumeClaims, createServiceAccounts } from "../api/objects.ts";
+import type { SharedReader } from "../api/shared-reads.ts";
 import type { OpenWatch } from "../api/shared-watches.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
@@ -93,6 +94,11 @@ function openShared({ access, watches, client }: NodeContext): OpenWatch {
   return watches.openWith(access?.read().cluster, client);
 }
 
+/** Reads objects that are the same for all nodes of the process in the same cluster. */
+export function sharedReader({ access, reads, client }: NodeContext): SharedReader {
+  return reads.openWith(access?.read().cluster, client);
+}
+
 /** Watches headless Services with the node's identity, and their endpoints with the service account of graftlet's Pod. */
 function createHeadless(context: NodeContext): Cluster["headless"] {
   const { account, target, clock, log } = context;
@@ -150,21 +156,15 @@ export function createEndpointPublishing(
 }
 
 /** Creates the tunnels through which an API server of k3s or RKE2 reaches this node; undefined if the node needs none. */
-export function createApiServerTunnels({
-  config,
-  access,
-  account,
-  client,
-  clock,
-  log,
-}: NodeContext): Tunnels | undefined {
+export function createApiServerTunnels(context: NodeContext): Tunnels | undefined {
+  const { config, access, account, clock, log } = context;
   const { kubelet, advertisedPort, egressTunnel: configured } = config;
   if (!access || configured === "none" || !kubelet.enableServer) return undefined;
   // The credentials are read only if there are tunnels.
   let credentials: CredentialSource | undefined;
   const host = /^(0\.0\.0\.0|::)$/.test(kubelet.address) ? "127.0.0.1" : kubelet.address;
   return createTunnels({
-    distribution: async (signal) => configured ?? readDistribution(client, clock, signal),
+    distribution: async (signal) => configured ?? readDistribution(sharedReader(context), clock, signal),
     credentials: () => (credentials ??= createCredentials({ from: access, clock, log })).current(),
     servers: account
       ? createServerEndpoints({ client: account.client, clock, log })

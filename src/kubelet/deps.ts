@@ -22,6 +22,7 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
+import type { SharedReads } from "../api/shared-reads.ts";
 import type { SharedWatches } from "../api/shared-watches.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import type { ServiceTunnel } from "../service-tunnel/service-tunnel.ts";
@@ -65,6 +66,7 @@ export interface ProcessParts
   /** Limits of service tunnel connections of this process. */
   readonly tunnelLimits: TunnelLimits;
   readonly watches: SharedWatches;
+  readonly reads: SharedReads;
 }
 
 /** Dependencies of a node. */

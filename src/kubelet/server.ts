@@ -24,6 +24,7 @@ import { createKubeletServer } from "../server/server.ts";
 import { servedPods } from "../server/routes/pods.ts";
 import type { NodeStats } from "../stats/node-stats.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
+import { sharedReader } from "./cluster.ts";
 import type { PodPipeline } from "./pods.ts";
 import { serverConfig } from "./settings.ts";
 
@@ -86,11 +87,16 @@ function createHealthz({ config, target, instance, readiness, metrics, clock, lo
 }
 
 /** Creates the source of the CA certificates that authenticate callers: clientCAFile, or the cluster. */
-async function createClientCA({ config, client, standalone, clock, log }: NodeContext): Promise<ClientCA & Runnable> {
+async function createClientCA(context: NodeContext): Promise<ClientCA & Runnable> {
+  const { config, client, standalone, clock, log } = context;
   const { clientCAFile } = config.kubelet.authentication.x509;
   if (clientCAFile) return clientCAFromFile(clientCAFile, { clock, log });
   if (standalone) return noClientCA;
-  return clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
+  const shared = sharedReader(context);
+  // A missing one may have been published since the shared response.
+  const read = async (signal: AbortSignal) =>
+    (await readClusterClientCA(shared, signal)) ?? readClusterClientCA(client, signal);
+  return clientCAFromCluster(read, { clock, log });
 }
 
 function createApi(

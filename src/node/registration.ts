@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { HostFacts } from "../host/facts.ts";
-import { hasCode } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Node, NodeStatus } from "../objects.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
@@ -80,19 +80,18 @@ async function registerOnce(
   status: NodeStatus,
   signal: AbortSignal,
 ): Promise<void> {
-  try {
+  const path = `/api/v1/nodes/${identity.nodeName}`;
+  const node = await ignoreNotFound(client.get<Node>(path, { signal }));
+  if (!node) {
     await client.create("/api/v1/nodes", newNode(identity, facts, status), { signal });
     measures.registered();
-  } catch (error) {
-    if (!hasCode(error, "already_exists", "permission_denied")) throw error;
-    const path = `/api/v1/nodes/${identity.nodeName}`;
-    const node = await client.get<Node>(path, { signal });
-    const patch = reconcile(node, identity, facts);
-    if (patch) await client.patch(path, { type: "strategic", body: patch }, { signal });
-    const zeros = zeroesOf(node);
-    if (!zeros || !(await startsAnew(signal))) return;
-    await client.patch(`${path}/status`, { type: "strategic", body: { status: zeros } }, { signal });
+    return;
   }
+  const patch = reconcile(node, identity, facts);
+  if (patch) await client.patch(path, { type: "strategic", body: patch }, { signal });
+  const zeros = zeroesOf(node);
+  if (!zeros || !(await startsAnew(signal))) return;
+  await client.patch(`${path}/status`, { type: "strategic", body: { status: zeros } }, { signal });
 }
 
 /** Zeroes for the extended resources of an existing Node; undefined if it has none. */

@@ -1,4 +1,4 @@
-import { type ApiClient, createApiClient } from "../api/client.ts";
+import { type ApiClient, type ApiConnections, createApiConnections } from "../api/client.ts";
 import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
@@ -10,17 +10,34 @@ export interface AccountClientDeps extends ClockAndLog {
   readonly outsideAccount?: ServiceAccountAccess | undefined;
 }
 
+/** Rate limit of a client's requests. */
+export interface RequestRates {
+  readonly qps: number;
+  readonly burst: number;
+}
+
+export interface AccountClient {
+  readonly access: ServiceAccountAccess;
+  readonly client: ApiClient & AsyncDisposable;
+  /** The client's connections, for further clients. They are closed with the client. */
+  readonly connections: Pick<ApiConnections, "client">;
+}
+
 /** Opens a client of the API server with the Pod's service account, for work that is not a single node's.
- *  @param what needs the account, for the message. @param requests rate limit of the client's requests.
- *  @throws CodedError failed_precondition outside a Pod. */
+ *  @param what needs the account, for the message. @throws CodedError failed_precondition outside a Pod. */
 export function openAccountClient(
   { env, outsideAccount, clock, log }: AccountClientDeps,
   what: string,
-  requests: { readonly qps: number; readonly burst: number },
-): { readonly access: ServiceAccountAccess; readonly client: ApiClient & AsyncDisposable } {
+  requests: RequestRates,
+): AccountClient {
   const access = outsideAccount ?? serviceAccount(env);
   if (!access)
     throw new CodedError("failed_precondition", `${what} needs a Pod's service account; run graftlet in a Pod`);
-  const userAgent = `graftlet/${graftletVersion}`;
-  return { access, client: createApiClient({ access, clock, log, userAgent, ...requests }) };
+  const connections = createApiConnections({ access, clock, log });
+  const client = connections.client({ userAgent: `graftlet/${graftletVersion}`, ...requests });
+  return {
+    access,
+    connections,
+    client: { ...client, [Symbol.asyncDispose]: () => connections[Symbol.asyncDispose]() },
+  };
 }

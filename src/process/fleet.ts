@@ -46,7 +46,11 @@ export function createFleetRun(
 ): Runnable & AsyncDisposable & Pick<ReturnType<typeof createFleet>, "observed"> {
   const { common, fleet, usedPorts, configured, reported, cleanMachine } = deps;
   const { clock, log, env, outsideAccount, readiness } = common;
-  const { access, client } = openAccountClient({ env, outsideAccount, clock, log }, "a fleet", requests);
+  const {
+    access,
+    client,
+    connections: accountConnections,
+  } = openAccountClient({ env, outsideAccount, clock, log }, "a fleet", requests);
   const namespace = access.namespace();
   const self = deps.replica ?? access.pod();
   if (!self)
@@ -79,12 +83,16 @@ export function createFleetRun(
     },
     onListed: () => readiness.markReady(listName),
     run: (config, { metadata: configuredMetadata, ...parts }, signal) =>
-      runNode({ ...common, ...parts, config, configuredMetadata, log: logOf(config.nodeName) }, signal),
+      runNode(
+        { ...common, accountConnections, ...parts, config, configuredMetadata, log: logOf(config.nodeName) },
+        signal,
+      ),
     async withNodeClient(config, work, signal) {
       const asking = {
         config,
         env,
         outsideAccount,
+        accountConnections,
         clock,
         log: logOf(config.nodeName),
         measures: unreadMeasures(config, clock),

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { type ApiClient, createApiClient } from "../api/client.ts";
+import { type ApiClient, type ApiClientOptions, type ApiConnections, createApiClient } from "../api/client.ts";
 import { createCredentials } from "../api/credentials.ts";
 import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } from "../api/kubeconfig.ts";
 import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
@@ -11,6 +11,7 @@ import type { NodeConfig } from "../config/node-config.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
+import type { Secret } from "../objects.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Measures } from "../metrics/node-metrics.ts";
 import { graftletVersion } from "../version.ts";
@@ -20,6 +21,10 @@ export interface IdentityDeps extends ClockAndLog {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The account of a replica outside the cluster; in a Pod, its service account is used. */
   readonly outsideAccount?: ServiceAccountAccess | undefined;
+  /** The account's connections to the API server, if other nodes of the process use them too. */
+  readonly accountConnections?: Pick<ApiConnections, "client"> | undefined;
+  /** The Secret of that name in the account's namespace as last seen, if the process watches them. */
+  readonly lastSeenSecret?: ((name: string) => Secret | undefined) | undefined;
   readonly measures: Pick<Measures, "requests" | "certificates">;
   /** Absent when requests to the API server are not traced. */
   readonly tracer?: Tracer;
@@ -38,7 +43,7 @@ export interface Identity extends AsyncDisposable {
 
 /** A Pod's service account with a client. */
 export interface Account {
-  readonly client: ApiClient & AsyncDisposable;
+  readonly client: ApiClient;
   readonly namespace: string;
 }
 
@@ -63,15 +68,19 @@ async function serviceAccountIdentity(
   access: ServiceAccountAccess,
   signal: AbortSignal,
 ): Promise<Identity> {
-  const { config, clock, log } = deps;
+  const { config, accountConnections, clock, log } = deps;
   await using stack = new AsyncDisposableStack();
-  const account = { client: stack.use(clientFor(deps, access)), namespace: access.namespace() };
+  const ownClient = () => accountConnections?.client(clientOptions(deps)) ?? stack.use(clientFor(deps, access));
+  const account = { client: ownClient(), namespace: access.namespace() };
   const { client, namespace } = account;
   const { certificateSecret: secret, sharedCertificateSecret: shared, certDir, nodeName } = config;
   const store = (name: string): PairStore => {
     const files = filePairStore(certDir, name);
     if (secret === undefined) return files;
-    const keptIn = (of: string) => secretPairStore({ client, namespace, secret: of, name: `${nodeName}.${name}` });
+    const keptIn = (of: string) => {
+      const lastSeen = () => deps.lastSeenSecret?.(of);
+      return secretPairStore({ client, namespace, secret: of, lastSeen, name: `${nodeName}.${name}` });
+    };
     const onCopied = () => log.info({ name, from: shared, to: secret }, "copied the certificate to the node's Secret");
     const kept =
       shared === undefined ? keptIn(secret) : copiedFrom(keptIn(shared), keptIn(secret), clock.now, onCopied);
@@ -82,7 +91,7 @@ async function serviceAccountIdentity(
   const own = stack.move();
   return {
     access: asService ? access : withClientCertificate(config, access),
-    running: asService ? [] : [renewal(deps, access, store(storeName))],
+    running: asService ? [] : [renewal(deps, client, store(storeName))],
     account,
     store,
     [Symbol.asyncDispose]: () => own.disposeAsync(),
@@ -109,17 +118,24 @@ async function kubeconfigIdentity(deps: IdentityDeps, kubeconfig: string, signal
   const files = store(storeName);
   const before: PairStore = { ...files, read: async (stop) => (await files.read(stop)) ?? pair };
   const access = withClientCertificate(config, own);
-  return { access, running: [renewal(deps, access, before)], ...kept };
+  const client = clientFor(deps, access);
+  return {
+    access,
+    running: [renewal(deps, client, before)],
+    store,
+    [Symbol.asyncDispose]: () => client[Symbol.asyncDispose](),
+  };
 }
 
 /** Creates an API client with these credentials and the node's rate limits. */
-export function clientFor(
-  { config, clock, log, measures: { requests: measures }, tracer }: IdentityDeps,
-  access: AccessFile,
-): ApiClient & AsyncDisposable {
+export function clientFor(deps: IdentityDeps, access: AccessFile): ApiClient & AsyncDisposable {
+  const { clock, log } = deps;
+  return createApiClient({ access, clock, log, ...clientOptions(deps) });
+}
+
+function clientOptions({ config, measures: { requests: measures }, tracer }: IdentityDeps): ApiClientOptions {
   const { kubeAPIQPS: qps, kubeAPIBurst: burst } = config.kubelet;
-  const userAgent = `graftlet/${graftletVersion}`;
-  return createApiClient({ access, clock, log, userAgent, qps, burst, measures, ...(tracer && { tracer }) });
+  return { userAgent: `graftlet/${graftletVersion}`, qps, burst, measures, ...(tracer && { tracer }) };
 }
 
 /** Returns the current client certificate in PEM; undefined if the node uses other credentials. */
@@ -170,13 +186,10 @@ async function obtainCertificate(
 }
 
 /** Creates the service that renews the client certificate. */
-function renewal(deps: IdentityDeps, asker: AccessFile, store: PairStore): Runnable {
+function renewal(deps: IdentityDeps, client: ApiClient, store: PairStore): Runnable {
   return {
     name: storeName,
-    async run(signal) {
-      await using client = clientFor(deps, asker);
-      await (await clientCertificate(deps, client, store, signal)).run(signal);
-    },
+    run: async (signal) => (await clientCertificate(deps, client, store, signal)).run(signal),
   };
 }
 

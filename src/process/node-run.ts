@@ -23,8 +23,9 @@ import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { staticSources } from "../kubelet/settings.ts";
-import type { ApiClient } from "../api/client.ts";
+import type { ApiClient, ApiConnections } from "../api/client.ts";
 import { createEventCorrelator } from "../api/event-correlator.ts";
+import type { Secret } from "../objects.ts";
 import { writeEvent } from "../api/events.ts";
 import { ownAddresses } from "../node/own-name.ts";
 import { nodeReference } from "../pod/reference.ts";
@@ -42,6 +43,10 @@ export interface NodeRun
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The account of a replica outside the cluster. */
   readonly outsideAccount?: ServiceAccountAccess | undefined;
+  /** The service account's connections to the API server, if the nodes of the process share them. */
+  readonly accountConnections?: Pick<ApiConnections, "client"> | undefined;
+  /** The Secret of that name in the account's namespace as last seen, if the process watches them. */
+  readonly lastSeenSecret?: ((name: string) => Secret | undefined) | undefined;
   /** Records how the node uses a runtime on graftlet's own machine; undefined if it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   /** Stops the node instead of the process after an unhandled error. */

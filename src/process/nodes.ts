@@ -7,6 +7,7 @@ import { type Runnable, runGroup } from "../lib/runnables.ts";
 import { createTunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import { createFleetRun, type FleetRunDeps } from "./fleet.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
+import { createSharedReads } from "../api/shared-reads.ts";
 import { createSharedWatches } from "../api/shared-watches.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
@@ -74,6 +75,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     unauthenticated: createUnauthenticatedConnections(processConnectionLimits),
     tunnelLimits: createTunnelLimits(),
     watches: createSharedWatches({ clock, log }),
+    reads: createSharedReads(clock),
     verbosity,
     profiles: createProfiles(clock),
     clock,

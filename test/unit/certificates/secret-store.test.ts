@@ -43,6 +43,22 @@ test("keeps pairs of different names separate in one Secret; stores and removes 
   assert.equal(await one.pendingKey(signal), undefined);
 });
 
+test("uses a pair of the Secret as last seen, and otherwise reads the Secret", async () => {
+  const { client, data } = secret();
+  const pair = await makeSelfSigned("a", [], 0);
+  let isSeen = false;
+  const lastSeen = () =>
+    isSeen ? { metadata: { name: "certificates", namespace: "edge", uid: "1" }, data } : undefined;
+  const store = secretPairStore({ client, ...at, name: "a", lastSeen });
+  await store.write(pair, 0, signal);
+  client.calls.length = 0;
+  assert.equal((await store.read(signal))?.key, pair.key);
+  assert.equal(client.calls.length, 1);
+  isSeen = true;
+  assert.equal((await store.read(signal))?.key, pair.key);
+  assert.equal(client.calls.length, 1);
+});
+
 test("describes a missing Secret in one sentence", async () => {
   const client = fakeClient(() => {
     throw new CodedError("not_found", "no");

@@ -12,6 +12,7 @@ import { createReadiness } from "../../../src/node/readiness.ts";
 import { createReportedNode } from "../../../src/report/reported-node.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
+import { createSharedReads } from "../../../src/api/shared-reads.ts";
 import { createSharedWatches } from "../../../src/api/shared-watches.ts";
 import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
 import { createKubeletApi } from "../../../src/server/app.ts";
@@ -158,6 +159,7 @@ function start(pod: Pod) {
         unauthenticated: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         tunnelLimits: createTunnelLimits(),
         watches: createSharedWatches({ clock, log }),
+        reads: createSharedReads(clock),
         verbosity: createVerbosity(0),
         profiles: createProfiles(clock),
         flags: {},

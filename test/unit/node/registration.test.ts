@@ -69,7 +69,11 @@ async function run(
 
 test("creates the Node with its labels, taints and annotation", async () => {
   const measured: string[] = [];
-  const [create] = await run(() => ({}), { measured });
+  const answer = (call: Call) => {
+    if (call.verb === "get") throw apiError(404, JSON.stringify({ kind: "Status", reason: "NotFound" }));
+    return {};
+  };
+  const [, create] = await run(answer, { measured });
   assert.ok(create);
   assert.deepEqual(measured, ["registering", "registered"]);
   const { metadata, spec } = create.body as Node;
@@ -94,24 +98,32 @@ test("creates a Node from a configuration file with the configured metadata, and
   });
 });
 
-for (const [why, status, reason] of [
-  ["is there already", 409, "AlreadyExists"],
-  ["may not be created", 403, "Forbidden"],
-] as const) {
-  test(`reconciles default labels and the annotation of a node that ${why}, but not the command line's settings`, async () => {
-    const calls = await run((call) => {
-      if (call.verb === "create") throw apiError(status, JSON.stringify({ kind: "Status", reason }));
-      if (call.verb === "get")
-        return { metadata: { name: "n1", labels: { ...labels, "kubernetes.io/hostname": "other", mine: "stays" } } };
-      return {};
-    });
-    assert.deepEqual(
-      calls.map(({ verb }) => verb),
-      ["create", "get", "patch"],
-    );
-    assert.deepEqual(calls[2]?.body, { metadata: { labels: { "kubernetes.io/hostname": "n1" }, annotations } });
+test("reconciles default labels and the annotation of an existing node, but not the command line's settings", async () => {
+  const calls = await run((call) =>
+    call.verb === "get"
+      ? { metadata: { name: "n1", labels: { ...labels, "kubernetes.io/hostname": "other", mine: "stays" } } }
+      : {},
+  );
+  assert.deepEqual(
+    calls.map(({ verb }) => verb),
+    ["get", "patch"],
+  );
+  assert.deepEqual(calls[1]?.body, { metadata: { labels: { "kubernetes.io/hostname": "n1" }, annotations } });
+});
+
+test("takes over a node that somebody else creates at the same time", async () => {
+  let isThere = false;
+  const calls = await run((call) => {
+    if (call.verb === "get" && isThere) return { metadata: { name: "n1", labels, annotations } };
+    if (call.verb === "get") throw apiError(404, JSON.stringify({ kind: "Status", reason: "NotFound" }));
+    isThere = true;
+    throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
   });
-}
+  assert.deepEqual(
+    calls.map(({ verb }) => verb),
+    ["get", "create", "get"],
+  );
+});
 
 test("applies name and topology labels from the command line to an existing node", async () => {
   const shown = { ...labels, "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r" };
@@ -122,12 +134,11 @@ test("applies name and topology labels from the command line to an existing node
     "node.kubernetes.io/instance-type": "big",
     "example.org/rack": "7",
   };
-  const answer = (call: Call) => {
-    if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
+  const answer = () => {
     return { metadata: { name: "n1", labels: shown, annotations } };
   };
   const calls = await run(answer, { own });
-  assert.deepEqual(calls[2]?.body, {
+  assert.deepEqual(calls[1]?.body, {
     metadata: {
       labels: {
         "kubernetes.io/hostname": "other",
@@ -140,20 +151,16 @@ test("applies name and topology labels from the command line to an existing node
 });
 
 test("does not patch a node that is up to date", async () => {
-  const calls = await run((call) => {
-    if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
-    return { metadata: { name: "n1", labels, annotations } };
-  });
+  const calls = await run(() => ({ metadata: { name: "n1", labels, annotations } }));
   assert.deepEqual(
     calls.map(({ verb }) => verb),
-    ["create", "get"],
+    ["get"],
   );
 });
 
 test("annotates an existing node with the addresses for a cloud controller, and removes stale ones", async () => {
   const patched = async (given: Readonly<Record<string, string>>, shown: Readonly<Record<string, string>>) => {
-    const answer = (call: Call) => {
-      if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
+    const answer = () => {
       return { metadata: { name: "n1", labels, annotations: { ...annotations, ...shown } } };
     };
     return (await run(answer, { given })).at(-1)?.body;
@@ -184,8 +191,7 @@ test("with a cloud controller, shows the addresses that the controller has set, 
 
 test("zeroes extended resources on a new target, and keeps them on the same one", async () => {
   const shown = { cpu: "2", "example.com/gpu": "4", "example.com/none": "0", "hugepages-2Mi": "2Mi" };
-  const answer = (call: Call) => {
-    if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
+  const answer = () => {
     return { metadata: { name: "n1", labels, annotations }, status: { capacity: shown, allocatable: shown } };
   };
   const none = { "example.com/gpu": "0" };
@@ -199,7 +205,7 @@ test("retries until the API server is reachable", async () => {
   let tries = 0;
   await run(() => {
     if (++tries < 5) throw new CodedError("unavailable", "refused");
-    return {};
+    return { metadata: { name: "n1", labels, annotations } };
   });
   assert.equal(tries, 5);
 });

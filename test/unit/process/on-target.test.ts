@@ -14,6 +14,7 @@ import { runOnTarget } from "../../../src/process/on-target.ts";
 import type { CSINode, Node, Pod } from "../../../src/objects.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
+import { createSharedReads } from "../../../src/api/shared-reads.ts";
 import { createSharedWatches } from "../../../src/api/shared-watches.ts";
 import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
 import { createKubeletApi } from "../../../src/server/app.ts";
@@ -142,6 +143,7 @@ function start({ local = false, isObject = false } = {}) {
         unauthenticated: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         tunnelLimits: createTunnelLimits(),
         watches: createSharedWatches({ clock, log }),
+        reads: createSharedReads(clock),
         verbosity: createVerbosity(0),
         profiles: createProfiles(clock),
         flags: {},
