@@ -160,10 +160,11 @@ interface NodeParts extends Pick<ObservedTarget, "pleg" | "rights" | "devices" |
 
 /** Creates the agent of the Node object, its Lease and its status. */
 async function createAgent(
-  { config, target, client, account, configuredMetadata, isStillOwner, metrics, partsOf, signal }: NodeContext,
+  { config, target, client, account, configuredMetadata, fencingToken, isStillOwner, ...context }: NodeContext,
   { events, nodes }: Cluster,
   { pleg, rights, devices, health, plugins, isolation }: NodeParts,
 ): Promise<NodeAgent> {
+  const { metrics, partsOf, signal } = context;
   const { host, runtime, link } = target;
   const { desired, status, reachable, shuttingDown, volumesInUse, ...parts } = partsOf("nodeAgent");
   const agent = await createNodeAgent(
@@ -173,6 +174,7 @@ async function createAgent(
       client,
       configured: configuredMetadata,
       isStillOwner,
+      isTakenOver: fencingToken !== undefined && fencingToken.epoch > 1,
       tainter: account?.client,
       ownAddresses: link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,

@@ -29,6 +29,8 @@ export interface HeartbeatDeps extends ClockAndLog {
   readonly isStillOwner?: ((signal: AbortSignal) => Promise<boolean>) | undefined;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
+  /** True if another process has served the node before, without a pause that anybody notices. */
+  readonly isTakenOver: boolean;
   /** Labels that the Node must have; they are restored together with a status update. */
   readonly labels: Readonly<Record<string, string>>;
   /** KubeletConfiguration.nodeStatusUpdateFrequency and nodeStatusReportFrequency, milliseconds. */
@@ -154,11 +156,11 @@ function createReports({ reportMs, clock }: Pick<HeartbeatDeps, "reportMs" | "cl
 }
 
 /** Records when the Node becomes ready, and emits events for changed conditions and for a reboot since the last status update.
- *  Regardless of the Node's previous status, an agent that registers emits each pressure once, as a kubelet recreates its Node.
- *  (kubelet, initialNode) */
+ *  Regardless of the Node's previous status, an agent that registers emits each pressure once, as a kubelet recreates its Node, unless it
+ *  has taken the node over. (kubelet, initialNode) */
 function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatus) => void {
   const { events, nodeName, measures } = deps;
-  const untold = new Set<string>(deps.registerNode ? pressureTypes : []);
+  const untold = new Set<string>(deps.registerNode && !deps.isTakenOver ? pressureTypes : []);
   let hasRebooted = false;
   return (node, now) => {
     const before = (node.status?.conditions ?? []).filter(({ type }) => !untold.has(type));

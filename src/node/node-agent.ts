@@ -64,6 +64,8 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   readonly devices: TargetStatusDeps["devices"] & Pick<RegistrationDeps, "startsAnew">;
   /** Asks whether this process is still told to serve the node; absent if no other process may be. */
   readonly isStillOwner: ((signal: AbortSignal) => Promise<boolean>) | undefined;
+  /** True if another process has served the node before. */
+  readonly isTakenOver: boolean;
   readonly measures: NodeStartMeasures;
   readonly events: EventSink;
   readonly log: Logger;

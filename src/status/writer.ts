@@ -37,14 +37,14 @@ export interface StatusUpdate extends PendingStatus {
 export interface WriterDeps extends ClockAndLog {
   readonly api: PodApi;
   /** The API server's copies of the pods; for a static pod, its mirror pod. */
-  readonly apiPods: Pick<Column<ApiPod>, "get">;
+  readonly apiPods: Pick<Column<ApiPod>, "get" | "onChange">;
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly measures: StatusMeasures;
 }
 
 const requestTimeoutMs = 10_000;
 
-/** The API server's last response for a pod, possibly newer than the watch. */
+/** The API server's last response for a pod, until the watch has delivered it. */
 interface CachedResponse {
   readonly pod: ApiPod;
   /** The last patch, as text, if it changed nothing in that version: API servers drop fields that they do not know. */
@@ -55,8 +55,19 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
   const responses = new Map<string, CachedResponse>();
   const newestCopy = (uid: string) => {
     const pod = column.get(uid);
-    return pod && newer(pod, responses.get(uid)?.pod);
+    const answered = responses.get(uid)?.pod;
+    return pod && answered && isNewer(answered, pod) ? answered : pod;
   };
+  /** Drops a response that says nothing that the watch has not delivered. */
+  const tidy = (uid: string) => {
+    const [watched, last] = [column.get(uid), responses.get(uid)];
+    if (watched && last && last.ignoredPatch === undefined && !isNewer(last.pod, watched)) responses.delete(uid);
+  };
+  const keep = (uid: string, response: CachedResponse) => {
+    responses.set(uid, response);
+    tidy(uid);
+  };
+  column.onChange(tidy);
 
   const update = async (
     { uid, status, ended, changedAt }: StatusUpdate,
@@ -79,7 +90,7 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
       return shown;
     const pod = apiPod(await api.patchStatus(shown.metadata, patch, clock.within(requestTimeoutMs, signal)));
     const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;
-    responses.set(uid, { pod, ...(!changed && text && { ignoredPatch: text }) });
+    keep(uid, { pod, ...(!changed && text && { ignoredPatch: text }) });
     measures.written(pod, clock.monotonic() - changedAt);
     return pod;
   };
@@ -89,7 +100,7 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
     const { namespace, name, uid } = shown.metadata;
     const pod = apiPod(await api.get(namespace, name, clock.within(requestTimeoutMs, signal)));
     if (pod.metadata.uid !== uid) return true;
-    responses.set(known, { pod });
+    keep(known, { pod });
     return false;
   };
 
@@ -135,12 +146,11 @@ function mayDelete(pod: ApiPod, { finished }: StatusUpdate): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
 }
 
-/** Returns the newer of two versions of a pod; resource versions are growing decimal numbers.
+/** True if a pod has a later version than the other; resource versions are growing decimal numbers.
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions */
-function newer(watched: ApiPod, answered: ApiPod | undefined): ApiPod {
-  if (!answered) return watched;
-  const [a, b] = [watched.metadata.resourceVersion ?? "", answered.metadata.resourceVersion ?? ""];
-  return a.length > b.length || (a.length === b.length && a > b) ? watched : answered;
+function isNewer(one: ApiPod, other: ApiPod): boolean {
+  const [a, b] = [one.metadata.resourceVersion ?? "", other.metadata.resourceVersion ?? ""];
+  return a.length > b.length || (a.length === b.length && a > b);
 }
 
 /** Context of a status update. */

@@ -11,6 +11,7 @@ function start(
   options: {
     readonly shown?: Node;
     readonly register?: boolean;
+    readonly takenOver?: boolean;
     readonly problems?: string[];
     readonly owner?: () => Promise<boolean>;
   } = {},
@@ -58,6 +59,7 @@ function start(
       node ??= { metadata: { name: "n1" } };
     },
     registerNode: options.register ?? true,
+    isTakenOver: options.takenOver ?? false,
     labels: { "kubernetes.io/os": "linux" },
     updateMs: 10_000,
     reportMs: 300_000,
@@ -223,10 +225,21 @@ test("emits one event when the node is cordoned and one when it is uncordoned", 
   assert.equal(told().length, 2);
 });
 
+const withoutPressure = {
+  conditions: kubeletConditions({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })),
+};
+
+test("an agent that takes a node over emits no event for a pressure that has not changed", async () => {
+  await using t = start({ shown: { ...shownReady, status: withoutPressure }, takenOver: true });
+  await t.clock.advance(500);
+  assert.deepEqual(
+    t.events.filter((line) => line.includes("NodeHas")),
+    [],
+  );
+});
+
 test("a starting agent emits one event per pressure, regardless of the Node's status", async () => {
-  const status = {
-    conditions: kubeletConditions({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })),
-  };
+  const status = withoutPressure;
   const sufficient = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
   await using t = start({ shown: { ...shownReady, status } });
   const told = () => t.events.map((line) => line.split(" ")[1]).filter((reason) => reason !== "Rebooted");

@@ -16,7 +16,7 @@ test("write latency is measured from the first unwritten change", async () => {
   const unasked = () => Promise.reject(new Error("not asked"));
   const delivery = createDelivery({
     api: { get: unasked, remove: unasked, patchStatus: async (_, status) => ({ ...pod, status }) },
-    apiPods: { get: () => pod },
+    apiPods: { get: () => pod, onChange: () => () => {} },
     worker: { get: () => ({ phase: "finished", pod: undefined }) },
     pendingStatus: (uid) => held.get(uid),
     onGone: () => undefined,

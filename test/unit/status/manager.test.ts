@@ -247,7 +247,7 @@ test("does not resend a patch that the API server ignores", async () => {
     log: quiet,
     measures: unmeasured.statuses,
     api,
-    apiPods: { get: () => store },
+    apiPods: { get: () => store, onChange: () => () => {} },
     worker: { get: () => ({ phase: "finished", pod: undefined }) },
     clock: w.clock,
   });
@@ -301,7 +301,7 @@ test("writes many pods concurrently, up to a limit", async () => {
     log: quiet,
     measures: unmeasured.statuses,
     api,
-    apiPods: { get: (uid) => pods.get(uid) },
+    apiPods: { get: (uid) => pods.get(uid), onChange: () => () => {} },
     worker: { get: () => ({ phase: "syncing", pod: undefined }) },
     clock,
   });

@@ -59,7 +59,10 @@ export function world(start: Partial<TestPod> = {}, mayRun = { now: false }, sta
     onEnd: () => undefined,
     measures: unmeasured.statuses,
     api,
-    apiPods: { get: (uid) => (uid === (staticUid ?? store.pod?.metadata.uid) ? store.pod : undefined) },
+    apiPods: {
+      get: (uid) => (uid === (staticUid ?? store.pod?.metadata.uid) ? store.pod : undefined),
+      onChange: () => () => {},
+    },
     worker: { get: () => ({ phase: mayRun.now ? "syncing" : "finished", pod: undefined }) },
     clock,
     log: quiet,
