@@ -29,7 +29,7 @@ export interface HeartbeatDeps extends ClockAndLog {
   readonly isStillOwner?: ((signal: AbortSignal) => Promise<boolean>) | undefined;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
-  /** True if another process has served the node before, without a pause that anybody notices. */
+  /** True if another process has served the node before. */
   readonly isTakenOver: boolean;
   /** Labels that the Node must have; they are restored together with a status update. */
   readonly labels: Readonly<Record<string, string>>;

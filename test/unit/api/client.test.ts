@@ -188,6 +188,17 @@ test("shares HTTP/2 connections among calls and watches up to the server's limit
   for (const watch of [first, second, third]) await watch.return();
 });
 
+test("clients share connections, but not their rate limits", async () => {
+  await using t = await overHttp2();
+  const limited = t.connections.client({ userAgent: "graftlet/limited", qps: 0.001, burst: 1 });
+  assert.deepEqual(await limited.get("/a", { signal }), { version: "2.0" });
+  assert.deepEqual(await t.client.get("/a", { signal }), { version: "2.0" });
+  assert.equal(t.sessions.length, 1);
+  const soon = AbortSignal.timeout(50);
+  await assert.rejects(limited.get("/a", { signal: soon }));
+  assert.deepEqual(await t.client.get("/a", { signal }), { version: "2.0" });
+});
+
 test("sends a call again, over another connection, that the server has refused before reading it", async () => {
   await using t = await overHttp2(undefined, 2);
   assert.deepEqual(await t.client.get("/refused", { signal }), { version: "2.0" });

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import type { AddressInfo, Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type ApiClientDeps, createApiClient } from "../../../src/api/client.ts";
+import { type ApiClientDeps, createApiConnections } from "../../../src/api/client.ts";
 import { kubeconfigFile } from "../../../src/api/kubeconfig.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { silent } from "./fake-client.ts";
@@ -34,20 +34,14 @@ export async function connected(
       users: [{ name: "x", user: { tokenFile: join(dir, "token") } }],
     }),
   );
-  const client = createApiClient({
-    access: kubeconfigFile(kubeconfig),
-    clock,
-    log: silent,
-    userAgent: "graftlet/test",
-    qps: 0,
-    burst: 0,
-    ...limits,
-  });
+  const connections = createApiConnections({ access: kubeconfigFile(kubeconfig), clock, log: silent });
+  const client = connections.client({ userAgent: "graftlet/test", qps: 0, burst: 0, ...limits });
   return {
+    connections,
     client,
     setToken: (token: string) => writeFileSync(join(dir, "token"), token),
     async [Symbol.asyncDispose]() {
-      await client[Symbol.asyncDispose]();
+      await connections[Symbol.asyncDispose]();
       await new Promise((resolve) => server.close(resolve));
       rmSync(dir, { recursive: true });
     },
