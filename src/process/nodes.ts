@@ -74,8 +74,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     kubeletApi: createKubeletApi(),
     unauthenticated: createUnauthenticatedConnections(processConnectionLimits),
     tunnelLimits: createTunnelLimits(),
-    watches: createSharedWatches({ clock, log }),
-    reads: createSharedReads(clock),
+    ...createSharedAccess({ clock, log }),
     verbosity,
     profiles: createProfiles(clock),
     clock,
@@ -165,6 +164,11 @@ async function createMetrics(
 async function createStatusPage(deps: PageDeps): Promise<Runnable> {
   const { createPage } = await import("../page/server.ts");
   return createPage(deps);
+}
+
+/** Creates what the nodes of the process watch and read together. */
+function createSharedAccess({ clock, log }: ClockAndLog): Pick<NodeRun, "watches" | "reads"> {
+  return { watches: createSharedWatches({ clock, log }), reads: createSharedReads(clock) };
 }
 
 /** Creates the record of how nodes use runtimes on graftlet's own machine. */
