@@ -281,17 +281,16 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
       tunnels.check();
     },
     changed(object, type) {
-      const isSame = needs.follow(object, type);
+      const change = needs.follow(object, type);
       sharing.reachClaims.changed(object);
-      if (isSame) pools.check();
-      else active.update();
+      if (change.needs) active.update();
+      else pools.check();
       if (type !== "deleted" && parts.isOwn(object)) members.update(object, parts.serving);
       else void members.stop(object.metadata.name);
       // Whether its owner is connected matters where its machine has connected, too.
-      if (!isSame || tunnels.hasArrived(object.metadata.name)) sharing.nodes.check();
-      if (isSame) return;
-      logins.objectsChanged();
-      tunnels.check();
+      if (change.needs || change.owner || tunnels.hasArrived(object.metadata.name)) sharing.nodes.check();
+      if (change.needs) logins.objectsChanged();
+      if (change.needs || change.owner) tunnels.check();
     },
   };
 }
@@ -310,23 +309,24 @@ function notifying<T>(handler: ReflectorHandler<T>, onChange: () => void): Refle
   };
 }
 
-/** The parts of objects that affect more than their own members: which objects are active, who owns them, and which Secrets they need.
+/** The parts of objects that affect more than their own members: which objects are active and which Secrets they need, and who owns them.
  *  Most changes concern conditions only. */
 function createNeeds() {
-  const known = new Map<string, string>();
+  const known = new Map<string, { readonly needs: string; readonly owner: string }>();
+  const partsOf = (object: GraftedNode) => ({ needs: needsOf(object), owner: JSON.stringify(object.status?.owner) });
   return {
     replace(all: readonly GraftedNode[]): void {
       known.clear();
-      for (const object of all) known.set(object.metadata.name, needsOf(object));
+      for (const object of all) known.set(object.metadata.name, partsOf(object));
     },
-    /** Records a change of an object. @returns true if it concerns nothing but the object's own member. */
-    follow(object: GraftedNode, type: "added" | "modified" | "deleted"): boolean {
+    /** Records a change of an object. @returns which of these parts have changed. */
+    follow(object: GraftedNode, type: "added" | "modified" | "deleted") {
       const { name } = object.metadata;
-      const needed = needsOf(object);
-      const isSame = type !== "deleted" && known.get(name) === needed;
+      const [before, now] = [known.get(name), partsOf(object)];
       if (type === "deleted") known.delete(name);
-      else known.set(name, needed);
-      return isSame;
+      else known.set(name, now);
+      const isGone = type === "deleted";
+      return { needs: isGone || before?.needs !== now.needs, owner: isGone || before?.owner !== now.owner };
     },
   };
 }
@@ -341,7 +341,7 @@ function needsOf(object: GraftedNode): string {
   const { uid, generation } = metadata;
   const isSeen = status?.machine !== undefined;
   const isStatic = spec.static !== undefined;
-  return JSON.stringify([uid, generation, isStatic, isDeleted(object), isSeen, status?.owner, approvedHostKey(object)]);
+  return JSON.stringify([uid, generation, isStatic, isDeleted(object), isSeen, approvedHostKey(object)]);
 }
 
 function reflectorOf<T extends ApiObject>(

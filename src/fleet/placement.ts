@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 /** An object to be placed, and the replica that serves it. */
 export interface PlacedObject {
@@ -67,7 +67,7 @@ function loadsOf(objects: readonly PlacedObject[], replicas: readonly string[]):
 }
 
 function score(name: string, replica: string): string {
-  return createHash("sha256").update(`${replica}/${name}`).digest("hex");
+  return hash("sha256", `${replica}/${name}`, "hex");
 }
 
 /** Orders texts by their code units. Pure. */
