@@ -1,6 +1,7 @@
 import { createEventRecorder } from "../api/events.ts";
 import { type ApiObject, createReflector, type Reflector, type ReflectorHandler } from "../api/reflector.ts";
 import type { ClockAndLog } from "../lib/log.ts";
+import { memoize } from "../lib/memoize.ts";
 import { onAbort, type Runnable, runGroup } from "../lib/runnables.ts";
 import type { Secret } from "../objects.ts";
 import type { MachineListeners } from "../seams/machine-listeners.ts";
@@ -65,7 +66,7 @@ export function createFleet(deps: FleetDeps) {
   const known = knownObjects(deps, () => ({ listed: objects, pools, secret }));
   const { all, isFleets, effective } = known;
   const listed = () => (isListed ? known.objects() : undefined);
-  const logins = createLogins({ ...deps, secrets: secrets.list, objects: listed });
+  const logins = createLogins({ ...deps, secrets: secrets.list, objects: listed, object: known.object });
   const pools = createPools({
     ...deps,
     objects: all,
@@ -154,10 +155,11 @@ interface KnownObjectsParts {
 /** The objects that this release serves, by this replica or another. @param parts called at each use. */
 function knownObjects({ namespace, isConfigured }: FleetDeps, parts: () => KnownObjectsParts) {
   const isFleets = ({ metadata, spec }: GraftedNode) => !spec.static && !isConfigured(metadata.name);
+  const enrolled = memoize(withEnrolledKeys);
   const all = () => parts().listed.list().filter(isFleets);
   const effective = (object: GraftedNode) => {
     const { pools, secret } = parts();
-    return withEnrolledKeys(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
+    return enrolled(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
   };
   return {
     isFleets,
@@ -254,7 +256,7 @@ interface ObjectChangesParts {
   readonly pools: Pick<Pools, "check">;
   readonly active: Pick<ReturnType<typeof createActive>, "update">;
   readonly sharing: Pick<Sharing, "nodes" | "reachClaims">;
-  readonly logins: Pick<ReturnType<typeof createLogins>, "objectsChanged">;
+  readonly logins: Pick<ReturnType<typeof createLogins>, "objectsChanged" | "objectChanged">;
   readonly tunnels: Pick<Tunnels, "check" | "hasArrived">;
   readonly members: Pick<Members, "replace" | "update" | "stop">;
   /** True if this replica serves the object. */
@@ -289,7 +291,7 @@ function objectChanges(parts: ObjectChangesParts): ReflectorHandler<GraftedNode>
       else void members.stop(object.metadata.name);
       // Whether its owner is connected matters where its machine has connected, too.
       if (change.needs || change.owner || tunnels.hasArrived(object.metadata.name)) sharing.nodes.check();
-      if (change.needs) logins.objectsChanged();
+      if (change.needs) logins.objectChanged(object.metadata.name);
       if (change.needs || change.owner) tunnels.check();
     },
   };

@@ -16,7 +16,7 @@ export interface LoginProtectionDeps extends ClockAndLog {
   /** The Secrets of the namespace. */
   readonly secrets: () => readonly Secret[];
   /** Names of the Secrets that objects refer to; undefined before the objects are known. */
-  readonly named: () => ReadonlySet<string> | undefined;
+  readonly named: () => { has(name: string): boolean } | undefined;
 }
 
 /** Minimum interval between two passes over all Secrets, and delay before failed writes are repeated, milliseconds. */

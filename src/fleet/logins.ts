@@ -6,14 +6,20 @@ import type { Secret } from "../objects.ts";
 export interface LoginsDeps extends Omit<LoginProtectionDeps, "named"> {
   /** The objects with the defaults of their pools; undefined before they are known. */
   readonly objects: () => readonly GraftedNode[] | undefined;
+  /** The object of that name in that form; undefined if there is none. */
+  readonly object: (name: string) => GraftedNode | undefined;
 }
 
 /** The Secrets with the logins of all objects, which are protected for as long as objects refer to them. */
-export function createLogins({ objects, ...deps }: LoginsDeps) {
-  let known: ReadonlySet<string> | undefined;
+export function createLogins({ objects, object, ...deps }: LoginsDeps) {
+  let known: ReturnType<typeof createNamedSecrets> | undefined;
   const named = () => {
     const all = objects();
-    return all && (known ??= new Set(all.flatMap(loginSecretNames)));
+    if (all && !known) {
+      known = createNamedSecrets();
+      for (const each of all) known.set(each.metadata.name, loginSecretNames(each));
+    }
+    return all && known;
   };
   const protection = createLoginProtection({ ...deps, named });
   return {
@@ -27,6 +33,34 @@ export function createLogins({ objects, ...deps }: LoginsDeps) {
     objectsChanged() {
       known = undefined;
       protection.check();
+    },
+    /** To be called when one object has changed. */
+    objectChanged(name: string) {
+      const now = object(name);
+      known?.set(name, now ? loginSecretNames(now) : []);
+      protection.check();
+    },
+  };
+}
+
+/** The names of the Secrets that objects refer to. */
+function createNamedSecrets() {
+  const byObject = new Map<string, readonly string[]>();
+  /** Number of references to each Secret. */
+  const references = new Map<string, number>();
+  const count = (secret: string, more: 1 | -1) => {
+    const now = (references.get(secret) ?? 0) + more;
+    if (now > 0) references.set(secret, now);
+    else references.delete(secret);
+  };
+  return {
+    has: (secret: string) => references.has(secret),
+    /** Replaces the Secrets that an object refers to. */
+    set(object: string, secrets: readonly string[]): void {
+      for (const secret of byObject.get(object) ?? []) count(secret, -1);
+      for (const secret of secrets) count(secret, 1);
+      if (secrets.length > 0) byObject.set(object, secrets);
+      else byObject.delete(object);
     },
   };
 }

@@ -3,6 +3,7 @@ import type { ApiClient } from "../api/client.ts";
 import { createReflector, type ReflectorHandler } from "../api/reflector.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
+import { memoize } from "../lib/memoize.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Runnable } from "../lib/runnables.ts";
@@ -57,6 +58,7 @@ export function createPools(deps: PoolsDeps) {
     log,
   });
   const poolOf = ({ spec: { poolRef } }: GraftedNode) => (poolRef ? pools.get(namespace, poolRef.name) : undefined);
+  const completed = memoize(withDefaults);
   const rollOuts = createPoolRollOuts(deps);
   const membersOf = ({ metadata: { name } }: GraftedNodePool) =>
     deps.objects().filter((object) => object.spec.poolRef?.name === name && !isDeleted(object));
@@ -109,7 +111,7 @@ export function createPools(deps: PoolsDeps) {
     has: (name: string) => pools.get(namespace, name) !== undefined,
     rollOuts: memberRollOuts(poolOf),
     /** The object with its pool's defaults. */
-    effective: (object: GraftedNode) => withDefaults(object, poolOf(object)),
+    effective: (object: GraftedNode) => completed(object, poolOf(object)),
     /** To be called when an object, or the owner of a pool, has changed: the statuses of pools summarize their members. */
     check: changed.fire,
     /** Returns the names of the objects whose machines should be nodes. */
