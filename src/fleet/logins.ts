@@ -14,12 +14,11 @@ export interface LoginsDeps extends Omit<LoginProtectionDeps, "named"> {
 export function createLogins({ objects, object, ...deps }: LoginsDeps) {
   let known: ReturnType<typeof createNamedSecrets> | undefined;
   const named = () => {
-    const all = objects();
-    if (all && !known) {
-      known = createNamedSecrets();
-      for (const each of all) known.set(each.metadata.name, loginSecretNames(each));
-    }
-    return all && known;
+    const all = known ? [] : objects();
+    if (!all) return undefined;
+    known ??= createNamedSecrets();
+    for (const each of all) known.set(each.metadata.name, loginSecretNames(each));
+    return known;
   };
   const protection = createLoginProtection({ ...deps, named });
   return {

@@ -1,5 +1,5 @@
 import type { Clock } from "./clock.ts";
-import { pause } from "./pause.ts";
+import { pause, waitIsOver } from "./pause.ts";
 
 /** Wakes a waiting loop. A trigger that fires while the loop is not waiting is kept for the next wait. */
 export function createTrigger() {
@@ -38,7 +38,7 @@ export function createTrigger() {
     async firedWithin(clock: Pick<Clock, "sleep">, ms: number | undefined, signal: AbortSignal): Promise<void> {
       const over = new AbortController();
       await pause(clock, ms, fired(AbortSignal.any([signal, over.signal])), signal);
-      over.abort();
+      over.abort(waitIsOver);
     },
   };
 }
