@@ -27,7 +27,7 @@ import { addTargetUser } from "../../harness/target-user.ts";
 import { providerUnderTest } from "../../harness/runtime-daemon.ts";
 import { isGuest } from "../../matrix.ts";
 import { machineUnderTest, systems } from "../systems.ts";
-import type { Node } from "../../../src/objects.ts";
+import type { ContainerState, Node } from "../../../src/objects.ts";
 
 /** What a program sends that hears all that it is sent, and then says so many bytes and ends. */
 const farewellBytes = 200_000;
@@ -128,7 +128,9 @@ describe("a node on this machine", { timeout: emulated ? 3_300_000 : 600_000 }, 
       restartPolicy: "Never",
       containers: [shell("for i in 1 2 3; do echo $i; sleep 1; done")],
     });
-    await pods.until("counts", "to start", (pod) => statusOf(pod)?.state?.waiting === undefined);
+    // A pod that has no status yet has no log either.
+    const hasStarted = ({ running, terminated }: ContainerState = {}) => (running ?? terminated) !== undefined;
+    await pods.until("counts", "to start", (pod) => hasStarted(statusOf(pod)?.state));
     const { code, stdout } = await cluster.kubectl(["logs", "--follow", "counts"], { timeoutMs: patienceMs });
     assert.deepEqual([code, stdout], [0, "1\n2\n3\n"]);
   });
