@@ -69,6 +69,11 @@ export function parsePair(text: string): KeyPair | undefined {
   return { certificate: `${certificate}\n`, key: `${key}\n` };
 }
 
+/** True if both are the same certificate with the same key. */
+export function isSamePair(one: KeyPair, other: KeyPair | undefined): boolean {
+  return one.certificate === other?.certificate && one.key === other.key;
+}
+
 /** True if a certificate is currently valid. @param now milliseconds since the epoch. */
 export function isValid({ certificate }: KeyPair, now: number): boolean {
   const { validFromDate, validToDate } = new X509Certificate(certificate);

@@ -2,8 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import { secretPath, secretText } from "../api/secrets.ts";
 import { CodedError, hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Secret } from "../objects.ts";
-import { type PairStore, parsePair } from "./pair-store.ts";
-import type { KeyPair } from "./self-signed.ts";
+import { isSamePair, type PairStore, parsePair } from "./pair-store.ts";
 
 export interface SecretStoreOptions {
   /** API with permission to get and patch the Secret. */
@@ -84,8 +83,4 @@ export function backedBySecret(files: PairStore, secret: PairStore, now: () => n
     pendingKey: (signal) => secret.pendingKey(signal),
     storePendingKey: (key, signal) => secret.storePendingKey(key, signal),
   };
-}
-
-function isSamePair(one: KeyPair, other: KeyPair | undefined): boolean {
-  return one.certificate === other?.certificate && one.key === other.key;
 }

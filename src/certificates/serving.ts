@@ -7,7 +7,7 @@ import { createFileWatcher } from "../lib/file-watcher.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { writeFileAtomically } from "../lib/write-file-atomically.ts";
-import { isValid } from "./pair-store.ts";
+import { isSamePair, isValid } from "./pair-store.ts";
 import { type KeyPair, makeSelfSigned } from "./self-signed.ts";
 
 export interface ServingCertificateOptions extends ClockAndLog {
@@ -48,9 +48,17 @@ export async function createServingCertificate(
         );
       })
     : await loadOrCreatePair(options, files);
-  const same = (one: KeyPair, other: KeyPair) => one.certificate === other.certificate && one.key === other.key;
   const changed = createFileWatcher([files.certFile, files.keyFile], clock);
-  return createReloading({ name: "serving-certificate", initial, read, same, intervalMs, changed, clock, log });
+  return createReloading({
+    name: "serving-certificate",
+    initial,
+    read,
+    same: isSamePair,
+    intervalMs,
+    changed,
+    clock,
+    log,
+  });
 }
 
 interface Files {

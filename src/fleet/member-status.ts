@@ -37,7 +37,7 @@ export interface StatusInput {
 /** Delay before a failed write is repeated, and minimum interval between two writes, milliseconds. */
 const retryMs = 10_000;
 const minIntervalMs = 500;
-/** Minimum interval between two writes while a node starts without a problem, milliseconds: one that is Ready sooner needs one write. */
+/** Minimum interval between two writes while a node starts, milliseconds. The status of a node that is Ready sooner is written once. */
 const minStartIntervalMs = 2_000;
 /** Minimum interval between two writes if nothing but the number of pods has changed, milliseconds. */
 const minPodsIntervalMs = 10_000;

@@ -2,7 +2,7 @@ import type { Clock } from "./clock.ts";
 import { CodedError } from "./errors.ts";
 import { onAbort } from "./runnables.ts";
 
-/** Reason of the end of a wait that something else has ended: an error of its own for each would record a stack. */
+/** Abort reason of all waits that are no longer needed. They share it because each new error records a stack. */
 export const waitIsOver = new CodedError("cancelled", "the wait is over");
 
 /** Resolves after `ms` milliseconds (undefined: no limit), or earlier if `event` resolves or the signal aborts. */

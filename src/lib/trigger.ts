@@ -34,7 +34,7 @@ export function createTrigger() {
     },
     /** Resolves once the trigger has fired since the last wait, or when the signal aborts. A further wait ends the one before. */
     fired,
-    /** As `fired`, but for `ms` milliseconds at most (undefined: no limit). A trigger that fires after that is kept for the next wait. */
+    /** Like `fired`, with a time limit in milliseconds (undefined: none). If the trigger fires after the limit, the next wait ends at once. */
     async firedWithin(clock: Pick<Clock, "sleep">, ms: number | undefined, signal: AbortSignal): Promise<void> {
       const over = new AbortController();
       await pause(clock, ms, fired(AbortSignal.any([signal, over.signal])), signal);

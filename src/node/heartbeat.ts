@@ -156,8 +156,8 @@ function createReports({ reportMs, clock }: Pick<HeartbeatDeps, "reportMs" | "cl
 }
 
 /** Records when the Node becomes ready, and emits events for changed conditions and for a reboot since the last status update.
- *  Regardless of the Node's previous status, an agent that registers emits each pressure once, as a kubelet recreates its Node, unless it
- *  has taken the node over. (kubelet, initialNode) */
+ *  An agent that registers emits each pressure once, regardless of the Node's previous status, as a kubelet recreates its Node (initialNode).
+ *  An agent that takes over the node emits changes only. */
 function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatus) => void {
   const { events, nodeName, measures } = deps;
   const untold = new Set<string>(deps.registerNode && !deps.isTakenOver ? pressureTypes : []);

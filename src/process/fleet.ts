@@ -37,7 +37,7 @@ export interface FleetRunDeps {
 const requests = { qps: 200, burst: 400 };
 /** Time limit for obtaining the client certificate of a node that is being removed, milliseconds. */
 const identityTimeoutMs = 30_000;
-/** Share by which the heap of the process grows before it is collected, instead of 100 %: hundreds of machines have a large heap. */
+/** Growth of the heap at which V8 collects garbage, percent. Other processes use 100; with hundreds of machines, the heap is large. */
 const heapGrowingPercent = 50;
 /** Name of what readiness waits for until the objects have been listed. */
 const listName = "the list of GraftedNodes";
